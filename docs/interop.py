@@ -12,6 +12,11 @@ _PROGRAMS = {
     "5.x": ("RocketMQ 5.x", "NameServer, broker, client, `mqadmin` and examples"),
     "4.2 client": ("RocketMQ 4.2", "client"),
     "4.7 client": ("RocketMQ 4.7", "client"),
+    "proxy": ("RocketMQ 5.x, proxy", "in front of our broker"),
+    "grpc client": (
+        "`rocketmq-client-java`",
+        "gRPC client, through the proxy: messages of every kind, simple and push consumers",
+    ),
     "streams": ("RocketMQ Streams", "a word count that is stopped and goes on from its state"),
     "spring": (
         "`rocketmq-spring-boot-starter`",

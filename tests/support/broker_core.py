@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from bolide.broker.assembly import Surroundings, Tables, assemble
+from bolide.broker.assembly import assemble
+from bolide.broker.components import Surroundings, Tables
 from bolide.broker.dedup.duplicates import Duplicates
 from bolide.broker.dedup.windows import DedupWindows
 from bolide.broker.filters.filters import NotCompiled

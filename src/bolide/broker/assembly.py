@@ -1,18 +1,15 @@
-"""Builds the broker's object graph in one place, in stages, and connects its events.
+"""Builds the broker's object graph in one place and in stages.
 
 The stages follow the layers of a broker: the tables as their files have them, the parts that know
 topics, groups and clients, the way of a message into the store, the features, the handlers. Then
-`_connect` wires the events: every `Listeners` of a part gets its listeners there. A part gets the
-few others that it needs in its constructor and knows nothing of the rest. Tests assemble the same
-graph around a memory store.
+`broker.wiring` connects their events. A part gets the few others that it needs in its constructor
+and knows nothing of the rest. Tests assemble the same graph around a memory store.
 """
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bolide.broker.admin.consumers import ConsumerHandlers
@@ -20,7 +17,7 @@ from bolide.broker.admin.queries import QueryHandlers
 from bolide.broker.admin.runtime import ReplicaHandlers, RuntimeHandlers
 from bolide.broker.admin.topic_stats import StatsHandlers
 from bolide.broker.background import Background
-from bolide.broker.consume.admission import Admitted
+from bolide.broker.components import Parts, Surroundings, Tables
 from bolide.broker.consume.assignments import (
     AssignmentHandlers,
     Assignments,
@@ -28,7 +25,7 @@ from bolide.broker.consume.assignments import (
     RequestModes,
 )
 from bolide.broker.consume.cold_reads import ColdReadHandlers, ColdReads
-from bolide.broker.consume.expiry import EXPIRING_TOPICS, Expiring, ExpiringTopics
+from bolide.broker.consume.expiry import Expiring
 from bolide.broker.consume.long_polling import LongPolling
 from bolide.broker.consume.pull import PullHandlers, PullParts, Pulls
 from bolide.broker.dedup.duplicates import Duplicates
@@ -36,27 +33,22 @@ from bolide.broker.dedup.windows import DedupWindows
 from bolide.broker.delay import DelayScheduler
 from bolide.broker.filters.filters import Filters
 from bolide.broker.filters.functions import (
-    FILTER_FUNCTIONS,
     FilterFunctions,
     FilterHandlers,
-    FunctionTable,
 )
 from bolide.broker.filters.subscriptions import FilterTable
-from bolide.broker.gate import Gate
 from bolide.broker.maintenance import Maintenance
-from bolide.broker.metadata.client_handlers import ClientHandlers, MemberNotices
+from bolide.broker.metadata.client_handlers import ClientHandlers
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupHandlers, GroupTable
 from bolide.broker.metadata.offset_handlers import OffsetHandlers
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.queue_locks import QueueLocks
 from bolide.broker.metadata.queue_mappings import QueueMappings
-from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.broker.metadata.topic_handlers import TopicHandlers
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.pop.ack_handlers import PopAckHandlers
 from bolide.broker.pop.notification import NotificationHandlers
-from bolide.broker.pop.ordered import ORDERS, OrderTable
 from bolide.broker.pop.pop import Pop
 from bolide.broker.pop.pop_handlers import PopHandlers, PopParts
 from bolide.broker.produce.durability import Durability
@@ -64,8 +56,6 @@ from bolide.broker.produce.intake import Intake
 from bolide.broker.produce.request_reply import ReplyHandlers, ReplyPusher
 from bolide.broker.produce.send import SendHandlers, SendParts
 from bolide.broker.produce.send_back import SendBackHandlers, SendBackParts
-from bolide.broker.registration import Registration
-from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.static_topics.cleaning import MappingCleaner
 from bolide.broker.static_topics.handlers import StaticTopicHandlers
 from bolide.broker.static_topics.peers import Peers
@@ -77,28 +67,13 @@ from bolide.broker.timers.handlers import TimerHandlers
 from bolide.broker.timers.recurring import Recurring
 from bolide.broker.transactions.coordinator import Coordinator, TransactionHandlers
 from bolide.broker.transactions.ending import EndingParts
-from bolide.config import ConfigCell
+from bolide.broker.wiring import connect, connect_fast_path
 from bolide.kernel import COMPILED
 from bolide.model.message import Host
-from bolide.protocol.bodies.groups import GroupConfigTable
-from bolide.protocol.bodies.offsets import ConsumerOffsets
-from bolide.protocol.bodies.pop import RequestModeTable
-from bolide.protocol.bodies.replication import TimerMetrics
-from bolide.protocol.bodies.static_topics import QueueMappingTable
-from bolide.protocol.bodies.topics import TopicConfig, TopicConfigTable
-from bolide.protocol.headers.pull import PullHeader
-from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import UniqueIdMaker
-from bolide.protocol.refusals import ServerError
-from bolide.remoting.connection import Connection
-from bolide.remoting.dispatch import Dispatcher, Request
-from bolide.store import tables as kinds
-from bolide.store.compaction.topic_compaction import TopicCompaction
-from bolide.store.config import StoreConfig, delay_levels
-from bolide.store.disk import Disk
-from bolide.store.message_store import MessageStore
-from bolide.store.tables import ConsumerFilters, DelayOffsets, Table
+from bolide.remoting.dispatch import Dispatcher
+from bolide.store.config import delay_levels
 
 if TYPE_CHECKING:
     from bolide.broker.fast_path.path import FastPath
@@ -130,108 +105,6 @@ HANDLERS: tuple[type, ...] = (
     StaticTopicHandlers,
 )
 """All handler classes; `remoting.dispatch.handled_codes` lists the requests of each."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Surroundings:
-    """What a broker is assembled from."""
-
-    cell: ConfigCell[BrokerConfig]
-    store_cell: ConfigCell[StoreConfig]
-    store: MessageStore
-    host: Host
-    """The address that clients are told."""
-    gate: Gate
-    now: Callable[[], float]
-    ignored: Mapping[str, str]
-    """Settings of RocketMQ that were given and have no effect."""
-    disk: Disk | None = None
-    unique_ids: UniqueIdMaker | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Tables:
-    """The tables below `config`, as their files have them."""
-
-    topics: Table[TopicConfigTable]
-    queue_mappings: Table[QueueMappingTable]
-    groups: Table[GroupConfigTable]
-    offsets: Table[ConsumerOffsets]
-    delay_offsets: Table[DelayOffsets]
-    timer_metrics: Table[TimerMetrics]
-    request_modes: Table[RequestModeTable]
-    consumer_filters: Table[ConsumerFilters]
-    filter_functions: Table[FunctionTable]
-    expiring_topics: Table[ExpiringTopics]
-    orders: Table[OrderTable]
-
-    def load(self) -> None:
-        """Read all files. Blocks."""
-        for each in fields(self):
-            getattr(self, each.name).load()
-
-    @classmethod
-    def below(cls, root: Path, disk: Disk | None) -> "Tables":
-        config = root / "config"
-        return cls(
-            topics=Table(config, kinds.TOPICS, disk=disk),
-            queue_mappings=Table(config, kinds.QUEUE_MAPPINGS, disk=disk),
-            groups=Table(config, kinds.GROUPS, disk=disk),
-            offsets=Table(config, kinds.CONSUMER_OFFSETS, disk=disk),
-            delay_offsets=Table(config, kinds.DELAY_OFFSETS, disk=disk),
-            timer_metrics=Table(config, kinds.TIMER_METRICS, disk=disk),
-            request_modes=Table(config, kinds.REQUEST_MODES, disk=disk),
-            consumer_filters=Table(config, kinds.CONSUMER_FILTERS, disk=disk),
-            filter_functions=Table(config, FILTER_FUNCTIONS, disk=disk),
-            expiring_topics=Table(config, EXPIRING_TOPICS, disk=disk),
-            orders=Table(config, ORDERS, disk=disk),
-        )
-
-
-@dataclass(slots=True, kw_only=True)
-class Parts:
-    """The parts of one broker. Only `assembly` and `server` see them all."""
-
-    cell: ConfigCell[BrokerConfig]
-    store_cell: ConfigCell[StoreConfig]
-    store: MessageStore
-    gate: Gate
-    # metadata
-    topics: TopicTable
-    mappings: QueueMappings
-    groups: GroupTable
-    offsets: OffsetTable
-    clients: ClientTable
-    locks: QueueLocks
-    filters: Filters
-    expiring: Expiring
-    assignments: Assignments
-    # the way into the store, and what waits for it
-    statistics: Statistics
-    background: Background
-    durability: Durability
-    long_polling: LongPolling
-    intake: Intake
-    # features
-    duplicates: Duplicates
-    delay: DelayScheduler
-    timers: Timers
-    transactions: Coordinator
-    sends: SendHandlers
-    pulls: Pulls
-    pop: Pop
-    peers: Peers
-    mapping_cleaner: MappingCleaner
-    maintenance: Maintenance
-    # requests
-    dispatcher: Dispatcher
-    fast_path: "FastPath | None"
-
-    def connection_lost(self, connection: Connection) -> None:
-        """Forget a client whose connection is gone."""
-        self.clients.connection_lost(connection)
-        if self.fast_path is not None:
-            self.fast_path.plans.forget(connection)
 
 
 def assemble(given: Surroundings, tables: Tables) -> Parts:
@@ -430,9 +303,9 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
     StaticTopicRequests(
         mappings, queue_access, background, offsets=offsets, receive=sends.receive
     ).take_over(parts.dispatcher.routes)
-    _connect(parts, tables)
+    connect(parts, tables)
     if parts.fast_path is not None:
-        _connect_fast_path(parts, parts.fast_path, transaction_handlers)
+        connect_fast_path(parts, parts.fast_path, transaction_handlers)
     return parts
 
 
@@ -572,108 +445,6 @@ def _figures(parts: Parts) -> Mapping[str, str]:
     if parts.fast_path is not None:
         figures |= parts.fast_path.fall_throughs.figures()
     return figures
-
-
-# ---- events
-
-
-def _connect(parts: Parts, tables: Tables) -> None:
-    """Connect the events of the parts, each with all of its listeners."""
-    parts.durability.on_progress.add(parts.intake.wake_up_to)
-    parts.durability.on_rolled_back.add(parts.duplicates.windows.discard_lost)
-    parts.long_polling.on_arrival.add(parts.pop.polling.arrived)
-    parts.offsets.on_reset.add(parts.pop.positions.reset)
-    parts.offsets.on_reset.add(
-        lambda _, topic, offsets: parts.long_polling.arrived_in(topic, offsets)
-    )
-    parts.offsets.on_removed.add(parts.pop.positions.forget)
-
-    def save_offsets_by(config: BrokerConfig) -> None:
-        tables.offsets.interval = config.consumer_offsets_interval
-
-    save_offsets_by(parts.cell.value)
-    parts.cell.on_change(save_offsets_by)
-
-    def follow_settings(_: BrokerConfig) -> None:
-        parts.background.start(_follow(parts.topics), "broker-model-topic")
-
-    parts.cell.on_change(follow_settings)
-    parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
-    parts.mappings.on_change.add(partial(_release_pulls, parts))
-    if parts.store.compaction is not None:  # a memory store has none
-        follow_compaction = partial(_follow_compaction, parts.topics, parts.store.compaction)
-        follow_compaction(each.topic_name for each in parts.topics)
-        parts.topics.on_change.add(follow_compaction)
-    notices = MemberNotices(parts.clients, parts.background)
-    parts.clients.on_members_changed.add(notices.members_changed)
-
-
-def _release_pulls(parts: Parts, topics: Collection[str]) -> None:
-    """Answer the waiting pulls of static topics: another broker may lead their queues now."""
-    for topic in topics:
-        found = parts.topics.find(topic)
-        queues = range(found.read_queue_nums if found else 0)
-        parts.long_polling.release((topic, queue_id) for queue_id in queues)
-
-
-def connect_registration(parts: Parts, registration: Registration) -> None:
-    """Have the NameServers told of changes; a registration needs a network and comes last."""
-    parts.topics.on_change.add(registration.record_change)
-    parts.topics.on_published.add(registration.announce)
-    parts.mappings.on_change.add(registration.record_change)
-    parts.cell.on_change(registration.record_change)
-
-
-def _follow_compaction(
-    topics: TopicTable, compaction: TopicCompaction, names: Iterable[str]
-) -> None:
-    """Tell the store which of the topics keep the newest message of each key."""
-    for name in names:
-        topic = topics.find(name)
-        if topic is not None and is_compacted(topic):
-            compaction.add(name)
-        else:
-            compaction.discard(name)
-
-
-async def _follow(topics: TopicTable) -> None:
-    try:
-        await topics.follow_settings()
-    except ServerError as exc:
-        log.warning("cannot apply the settings of topic TBW102: %s", exc.remark)
-
-
-def _connect_fast_path(
-    parts: Parts, fast_path: "FastPath", transaction_handlers: TransactionHandlers
-) -> None:
-    """Have plans made by what handlers admit, and dropped by what changes."""
-    plans, sends, pulls = fast_path.plans, fast_path.sends, fast_path.pulls
-
-    def prepare_send(request: Request[SendHeader], header: SendHeader, topic: TopicConfig) -> None:
-        if topic.topic_name not in parts.mappings:  # its requests must be translated
-            sends.prepare(request, header, topic)
-
-    def prepare_pull(request: Request[PullHeader], admitted: Admitted) -> None:
-        if admitted.topic.topic_name not in parts.mappings:
-            pulls.prepare(request, admitted)
-
-    parts.sends.on_admitted.add(prepare_send)
-    transaction_handlers.on_admitted.add(sends.prepare_end)
-    parts.pulls.on_admitted.add(prepare_pull)
-
-    parts.gate.on_revoked.add(plans.drop_all)
-    parts.topics.on_change.add(fast_path.topics_changed)
-    parts.mappings.on_change.add(fast_path.topics_changed)
-    parts.groups.on_change.add(plans.drop_groups)
-    parts.clients.on_change.add(plans.drop_group)
-    parts.filters.table.on_change.add(plans.drop_group)
-    parts.expiring.on_change.add(lambda _: plans.drop_all())  # retry topics are affected too
-    parts.cell.on_change(lambda _: fast_path.settings_changed())
-    parts.store_cell.on_change(lambda _: fast_path.settings_changed())
-
-    parts.intake.on_burst_end.add(sends.end_burst)
-    parts.statistics.before_read.add(sends.report_queues)
-    parts.statistics.before_read.add(pulls.report_tallies)
 
 
 def _fast_path(parts: Parts, host: Host) -> "FastPath | None":

@@ -10,11 +10,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from bolide.broker.assembly import Parts, Surroundings, Tables, assemble, connect_registration
+from bolide.broker.assembly import assemble
+from bolide.broker.components import Parts, Surroundings, Tables
 from bolide.broker.gate import Gate
 from bolide.broker.registration import Registration
 from bolide.broker.settings import config as settings
 from bolide.broker.settings.config import VIP_PORT_DELTA, BrokerConfig
+from bolide.broker.wiring import connect_registration
 from bolide.config import ConfigCell
 from bolide.errors import ConfigError
 from bolide.model.message import Host

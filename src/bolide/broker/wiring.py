@@ -1,0 +1,128 @@
+"""Connects the events of the broker's parts: every `Listeners` gets its listeners here.
+
+A part announces what changed and does not know who listens.
+"""
+
+import logging
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bolide.broker.components import Parts, Tables
+from bolide.broker.consume.admission import Admitted
+from bolide.broker.metadata.client_handlers import MemberNotices
+from bolide.broker.metadata.topic_attributes import is_compacted
+from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.registration import Registration
+from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.transactions.coordinator import TransactionHandlers
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.headers.pull import PullHeader
+from bolide.protocol.headers.send import SendHeader
+from bolide.protocol.refusals import ServerError
+from bolide.remoting.dispatch import Request
+from bolide.store.compaction.topic_compaction import TopicCompaction
+
+if TYPE_CHECKING:
+    from bolide.broker.fast_path.path import FastPath
+
+log = logging.getLogger(__name__)
+
+
+def connect(parts: Parts, tables: Tables) -> None:
+    """Connect the events of the parts, each with all of its listeners."""
+    parts.durability.on_progress.add(parts.intake.wake_up_to)
+    parts.durability.on_rolled_back.add(parts.duplicates.windows.discard_lost)
+    parts.long_polling.on_arrival.add(parts.pop.polling.arrived)
+    parts.offsets.on_reset.add(parts.pop.positions.reset)
+    parts.offsets.on_reset.add(
+        lambda _, topic, offsets: parts.long_polling.arrived_in(topic, offsets)
+    )
+    parts.offsets.on_removed.add(parts.pop.positions.forget)
+
+    def save_offsets_by(config: BrokerConfig) -> None:
+        tables.offsets.interval = config.consumer_offsets_interval
+
+    save_offsets_by(parts.cell.value)
+    parts.cell.on_change(save_offsets_by)
+
+    def follow_settings(_: BrokerConfig) -> None:
+        parts.background.start(_follow(parts.topics), "broker-model-topic")
+
+    parts.cell.on_change(follow_settings)
+    parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
+    parts.mappings.on_change.add(partial(_release_pulls, parts))
+    if parts.store.compaction is not None:  # a memory store has none
+        follow_compaction = partial(_follow_compaction, parts.topics, parts.store.compaction)
+        follow_compaction(each.topic_name for each in parts.topics)
+        parts.topics.on_change.add(follow_compaction)
+    notices = MemberNotices(parts.clients, parts.background)
+    parts.clients.on_members_changed.add(notices.members_changed)
+
+
+def _release_pulls(parts: Parts, topics: Collection[str]) -> None:
+    """Answer the waiting pulls of static topics: another broker may lead their queues now."""
+    for topic in topics:
+        found = parts.topics.find(topic)
+        queues = range(found.read_queue_nums if found else 0)
+        parts.long_polling.release((topic, queue_id) for queue_id in queues)
+
+
+def connect_registration(parts: Parts, registration: Registration) -> None:
+    """Have the NameServers told of changes; a registration needs a network and comes last."""
+    parts.topics.on_change.add(registration.record_change)
+    parts.topics.on_published.add(registration.announce)
+    parts.mappings.on_change.add(registration.record_change)
+    parts.cell.on_change(registration.record_change)
+
+
+def _follow_compaction(
+    topics: TopicTable, compaction: TopicCompaction, names: Iterable[str]
+) -> None:
+    """Tell the store which of the topics keep the newest message of each key."""
+    for name in names:
+        topic = topics.find(name)
+        if topic is not None and is_compacted(topic):
+            compaction.add(name)
+        else:
+            compaction.discard(name)
+
+
+async def _follow(topics: TopicTable) -> None:
+    try:
+        await topics.follow_settings()
+    except ServerError as exc:
+        log.warning("cannot apply the settings of topic TBW102: %s", exc.remark)
+
+
+def connect_fast_path(
+    parts: Parts, fast_path: "FastPath", transaction_handlers: TransactionHandlers
+) -> None:
+    """Have plans made by what handlers admit, and dropped by what changes."""
+    plans, sends, pulls = fast_path.plans, fast_path.sends, fast_path.pulls
+
+    def prepare_send(request: Request[SendHeader], header: SendHeader, topic: TopicConfig) -> None:
+        if topic.topic_name not in parts.mappings:  # its requests must be translated
+            sends.prepare(request, header, topic)
+
+    def prepare_pull(request: Request[PullHeader], admitted: Admitted) -> None:
+        if admitted.topic.topic_name not in parts.mappings:
+            pulls.prepare(request, admitted)
+
+    parts.sends.on_admitted.add(prepare_send)
+    transaction_handlers.on_admitted.add(sends.prepare_end)
+    parts.pulls.on_admitted.add(prepare_pull)
+
+    parts.gate.on_revoked.add(plans.drop_all)
+    parts.topics.on_change.add(fast_path.topics_changed)
+    parts.mappings.on_change.add(fast_path.topics_changed)
+    parts.groups.on_change.add(plans.drop_groups)
+    parts.clients.on_change.add(plans.drop_group)
+    parts.filters.table.on_change.add(plans.drop_group)
+    parts.expiring.on_change.add(lambda _: plans.drop_all())  # retry topics are affected too
+    parts.cell.on_change(lambda _: fast_path.settings_changed())
+    parts.store_cell.on_change(lambda _: fast_path.settings_changed())
+
+    parts.intake.on_burst_end.add(sends.end_burst)
+    parts.statistics.before_read.add(sends.report_queues)
+    parts.statistics.before_read.add(pulls.report_tallies)
