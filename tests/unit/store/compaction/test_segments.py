@@ -34,10 +34,9 @@ def test_sizes_are_rounded_as_rocketmq_rounds_them(
 def test_a_unit_has_rocketmqs_bytes() -> None:
     unit = SparseUnit(1000, 200, 2598919, 1_700_000_000_000, 77)
     packed = unit.pack()
-    assert packed.hex() == (
-        "00000000000003e8" "000000c8" "000000000027a807" "0000018bcfe56800"
-        "000000000000004d" "0001" "ffffffff" "00000000"
-    )  # fmt: skip
+    fields = ["3e8", "c8", "27a807", "18bcfe56800", "4d", "1", "ffffffff", "0"]
+    widths = (16, 8, 16, 16, 16, 4, 8, 8)
+    assert packed.hex() == "".join(map(str.zfill, fields, widths))
     assert SparseUnit.unpack(packed) == unit
     for cut in range(UNIT_SIZE):
         assert SparseUnit.unpack(packed[:cut]) is None
