@@ -125,6 +125,11 @@ def test_the_same_program_has_the_same_outcome_on_both_brokers(
         with directory.java() if name == "java" else directory.ours() as broker:
             created = directory.create(broker)
             lines = directory.send(broker, values, "nokey")
+            count = len(directory.compacted())
+            consumer = directory.bench.client(
+                NEWEST, "ReceiveMessages", directory.namesrv, TOPIC, count, jvm=["-Ddeadline=30"]
+            )
+            assert consumer.wait()[-1] == f"received {count}"
             outcomes.append((name, created, lines, directory))
     (_, created, lines, directory), (_, created_ours, lines_ours, _) = outcomes
     assert lines_ours == lines

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bolide.broker.admin.consumers import ConsumerHandlers
 from bolide.broker.admin.queries import QueryHandlers
@@ -434,6 +434,7 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
                 store_host=given.host,
                 max_level=parts.delay.max_level,
                 now=given.now,
+                find_compacted=partial(_find_compacted, parts.store),
             )
         ),
         PullHandlers(parts.pulls),
@@ -476,6 +477,10 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
             now=given.now,
         ),
     ]
+
+
+def _find_compacted(store: MessageStore, *sought: Any) -> bytes | None:
+    return store.compaction.find_record(*sought)
 
 
 def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:

@@ -1,12 +1,17 @@
 """What crashes of our broker and of RocketMQ's leave behind, and what a start makes of it."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bolide.store.dump import Selection, dump
 from bolide.store.errors import DamagedFile
+from bolide.store.layout import Layout
+from bolide.store.verify import verify
+from bolide.store.verify.report import Part
 from tests.support.compaction import (
     LOG_SIZE,
     PER_FILE,
@@ -172,3 +177,24 @@ def reposition(log: Path, queue: Path) -> None:
         units[at : at + 8] = (int.from_bytes(units[at : at + 8]) - old_start + start).to_bytes(8)
     log.write_bytes(data)
     queue.write_bytes(units)
+
+
+def test_the_tools_read_a_compaction_log(new: Path) -> None:
+    bodies = [bytes(record.body) for record in dump(new / LOG, Selection(), pytest.fail)]
+    assert bodies == [body for _, _, body in NEW]
+    report = verify(Layout.read_off(new))
+    assert (report.sound, report.compacted, report.notes) == (True, len(NEW), [])
+
+
+@pytest.mark.parametrize(
+    ("part", "at", "reason"),
+    [(LOG, 88, "."), (QUEUE, 50, r"says \(.*, the log has"), (QUEUE, 0, "says")],
+)
+def test_damage_of_a_compaction_log_is_reported(new: Path, part: str, at: int, reason: str) -> None:
+    path = new / part / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[at : at + 8] = b"\x77" * 8
+    path.write_bytes(data)
+    report = verify(Layout.read_off(new))
+    assert Part.COMPACTION in report.damages
+    assert any(re.search(reason, each.reason) and each.file == path for each in report.findings)
