@@ -277,8 +277,8 @@ log.
 ## What is refused by name
 
 A broker refuses to open a store that has consume queues or tables in RocksDB, topics with
-`queue.type=BatchCQ`, or light message queues (`%LMQ%`); the error says what to do. Such topics cannot
-be created, and sends to them are refused.
+`queue.type=BatchCQ`, or light message queues (`%LMQ%`); the error says what to do. Such topics
+cannot be created, and sends to them are refused.
 
 ## Request codes
 

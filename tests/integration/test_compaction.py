@@ -12,7 +12,7 @@ from bolide.broker.server import Broker
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import ResponseCode
-from bolide.protocol.refusals import InvalidParameter, MessageIllegal
+from bolide.protocol.refusals import InvalidParameter, MessageIllegal, ServerError
 from tests.support.aio import on_loop, until
 from tests.support.broker import SUBSCRIBED, SUSPEND, BrokerClient
 from tests.support.compaction import LOG_SIZE, PER_FILE, QUEUE_SIZE, newest
@@ -136,6 +136,32 @@ async def test_a_waiting_pull_is_woken_by_a_message(tmp_path: Path) -> None:
             await until(lambda: len(cluster.broker.parts.long_polling))
             await client.send(TOPIC, b"new", properties={"KEYS": "k", "UNIQ_KEY": "A" * 32})
             assert (await waiting).bodies == [b"new"]
+
+
+@on_loop
+async def test_a_message_that_failed_comes_again_whatever_else_has_its_position(
+    tmp_path: Path,
+) -> None:
+    async with (
+        own_cluster(tmp_path, **SETTINGS) as cluster,
+        BrokerClient(cluster.broker.address) as client,
+    ):
+        await client.send("Other", b"at position 0", properties={"UNIQ_KEY": "B" * 32})
+        await create(cluster)
+        await send_all(client)
+        await compacted(cluster.broker, client)
+        first, *_ = (await client.pull(TOPIC)).records
+        assert first.physical_offset == 0
+        unique = first.decode_properties()["UNIQ_KEY"]
+        await client.send_back(first, origin_topic=TOPIC, origin_msg_id=unique)
+        new = {"KEYS": "k", "UNIQ_KEY": "C" * 32}
+        await client.send(TOPIC, b"not copied", properties=new)
+        (last,) = (await client.pull(TOPIC, len(VALUES))).records
+        await client.send_back(last, origin_topic=TOPIC, origin_msg_id="C" * 32)
+        with pytest.raises(ServerError, match="look message by offset failed"):
+            await client.send_back(first, origin_topic=TOPIC, origin_msg_id="D" * 32)
+        found = [await client.wait_for("%RETRY%readers", number) for number in range(2)]
+    assert [each.bodies[0] for each in found] == [bytes(first.body), b"not copied"]
 
 
 @on_loop

@@ -1,5 +1,6 @@
 """Topics with cleanup.policy=COMPACTION: one program on both brokers, and one store on both."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -47,16 +48,19 @@ class Directory:
         self.sent: Values = []
 
     @contextmanager
-    def java(self) -> Iterator[Server]:
-        root = str(self.root)
-        broker = self.bench.broker(NEWEST, self.namesrv, storePathRootDir=root, **self._settings)
+    def java(self, *, kill: bool = False, **settings: Any) -> Iterator[Server]:
+        chosen = self._settings | settings | {"storePathRootDir": str(self.root)}
+        broker = self.bench.broker(NEWEST, self.namesrv, **chosen)
         yield broker
-        broker.stop()
+        (broker.kill if kill else broker.stop)()
 
     @contextmanager
-    def ours(self) -> Iterator[Server]:
-        with bolide_broker(self._path, self.namesrv, **self._settings) as broker:
+    def ours(self, *, kill: bool = False, **settings: Any) -> Iterator[Server]:
+        chosen = self._settings | settings
+        with bolide_broker(self._path, self.namesrv, **chosen) as broker:
             yield broker
+            if kill:
+                broker.kill()
 
     def create(self, broker: Server) -> list[str]:
         """Create the topic; returns what mqadmin printed."""
@@ -121,6 +125,11 @@ def test_the_same_program_has_the_same_outcome_on_both_brokers(
         with directory.java() if name == "java" else directory.ours() as broker:
             created = directory.create(broker)
             lines = directory.send(broker, values, "nokey")
+            count = len(directory.compacted())
+            consumer = directory.bench.client(
+                NEWEST, "ReceiveMessages", directory.namesrv, TOPIC, count, jvm=["-Ddeadline=30"]
+            )
+            assert consumer.wait()[-1] == f"received {count}"
             outcomes.append((name, created, lines, directory))
     (_, created, lines, directory), (_, created_ours, lines_ours, _) = outcomes
     assert lines_ours == lines
@@ -130,14 +139,24 @@ def test_the_same_program_has_the_same_outcome_on_both_brokers(
     assert ["success" in text for text in created_ours] == [True, True, False, False], created_ours
 
 
-@pytest.mark.parametrize("first", ["ours", pytest.param("java", marks=pytest.mark.long)])
-def test_a_store_goes_back_and_forth(directories: Callable[[str], Directory], first: str) -> None:
+@pytest.mark.parametrize(
+    ("first", "kill"),
+    [
+        ("ours", False),
+        pytest.param("java", False, marks=pytest.mark.long),
+        pytest.param("ours", True, marks=pytest.mark.long),
+        pytest.param("java", True, marks=pytest.mark.long),
+    ],
+)
+def test_a_store_goes_back_and_forth(
+    directories: Callable[[str], Directory], first: str, kill: bool
+) -> None:
     directory = directories("both")
     turns = [directory.ours, directory.java, directory.ours]
     if first == "java":
         turns = [directory.java, directory.ours, directory.java]
     for number, turn in enumerate(turns):
-        with turn() as broker:
+        with turn(kill=kill) as broker:
             if not number:
                 directory.create(broker)
             else:
@@ -146,4 +165,27 @@ def test_a_store_goes_back_and_forth(directories: Callable[[str], Directory], fi
             assert told(lines) == directory.compacted()
         report = verify(Layout.read_off(directory.root))
         assert report.sound, report.findings
-        assert report.compacted == len(directory.compacted())
+        assert kill or report.compacted == len(directory.compacted())
+
+
+@pytest.mark.long
+def test_a_log_that_we_copy_has_the_bytes_that_java_writes(
+    directories: Callable[[str], Directory],
+) -> None:
+    directory = directories("bytes")
+    never: dict[str, Any] = {"compactionScheduleInternal": 3_600_000}
+    commands = [f"{key}={body}" for key, body in values_of("value", 35)]
+    with directory.java(**never) as broker:
+        directory.create(broker)
+        directory.run(broker, *commands, "read:35")
+    java = contents(directory.root / "compaction")
+    shutil.rmtree(directory.root / "compaction")
+    with directory.ours(**never) as broker:
+        directory.run(broker, "read:35")
+    assert contents(directory.root / "compaction") == java
+    assert len(java) == 8
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    paths = (path for path in root.glob("compaction*/**/*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}

@@ -55,7 +55,7 @@ from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.produce.request_reply import ReplyHandlers, ReplyPusher
 from bolide.broker.produce.send import SendHandlers, SendParts
-from bolide.broker.produce.send_back import SendBackHandlers, SendBackParts
+from bolide.broker.produce.send_back import FindCompacted, SendBackHandlers, SendBackParts
 from bolide.broker.static_topics.cleaning import MappingCleaner
 from bolide.broker.static_topics.handlers import StaticTopicHandlers
 from bolide.broker.static_topics.peers import Peers
@@ -74,6 +74,7 @@ from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import UniqueIdMaker
 from bolide.remoting.dispatch import Dispatcher
 from bolide.store.config import delay_levels
+from bolide.store.message_store import MessageStore
 
 if TYPE_CHECKING:
     from bolide.broker.fast_path.path import FastPath
@@ -335,6 +336,7 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
                 store_host=given.host,
                 max_level=parts.delay.max_level,
                 now=given.now,
+                find_compacted=_find_compacted(parts.store),
             )
         ),
         PullHandlers(parts.pulls),
@@ -378,6 +380,11 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
             now=given.now,
         ),
     ]
+
+
+def _find_compacted(store: MessageStore) -> FindCompacted:
+    """How messages of compaction topics are found; a memory store has none."""
+    return (lambda *_: None) if store.compaction is None else store.compaction.find_record
 
 
 def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bolide.broker.background import record_at
+from bolide.broker.background import COLD_READS, on_thread, record_at
 from bolide.broker.consume.expiry import has_expired
 from bolide.broker.metadata.groups import GroupTable
+from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.produce.addressing import delayed
 from bolide.broker.produce.durability import Durability, unavailable
@@ -40,6 +41,10 @@ _FIRST_RETRY_LEVEL = 3
 _DEAD_LETTER_QUEUES = 1
 
 
+FindCompacted = Callable[[str, int, str | None], bytes | None]
+"""Finds a message of a compaction topic by its position there and its unique id. Blocks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBackParts:
     """Components that send-backs use."""
@@ -54,6 +59,7 @@ class SendBackParts:
     store_host: Host
     max_level: int
     now: Callable[[], float] = time.time
+    find_compacted: FindCompacted = lambda *_: None
 
 
 class SendBackHandlers:
@@ -72,7 +78,7 @@ class SendBackHandlers:
             raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
         if group.retry_queue_nums <= 0:  # the group has retries disabled
             return Reply()
-        record = await self._record_at(header.offset)
+        record = await self._record_of(header)
         if has_expired(record, parts.now()):  # an expired message is not delivered again
             return Reply()
         dead = is_dead(header, group, record.reconsume_times)
@@ -89,13 +95,34 @@ class SendBackHandlers:
         self._count(header, record, dead=dead)
         return Reply()
 
-    async def _record_at(self, physical_offset: int) -> Record:
-        data = await record_at(self._parts.store, physical_offset)
+    async def _record_of(self, header: SendBackHeader) -> Record:
+        topic = self._parts.topics.find(header.origin_topic or "")
+        if topic is not None and is_compacted(topic):
+            data = await self._compacted(topic.topic_name, header)
+        else:
+            data = await record_at(self._parts.store, header.offset)
         if data is None:
-            raise ServerError(f"look message by offset failed, {physical_offset}: no message there")
+            raise ServerError(f"look message by offset failed, {header.offset}: no message there")
         record = read_record(data)
         assert isinstance(record, Record)
         return record
+
+    async def _compacted(self, topic: str, header: SendBackHeader) -> bytes | None:
+        """Find a message of a compaction topic.
+
+        The offset is one in the compaction log, or in the commit log if the message was delivered
+        before it was copied.
+        """
+        find, unique_id = self._parts.find_compacted, header.origin_msg_id
+        found = await on_thread(COLD_READS, find, topic, header.offset, unique_id)
+        if found is not None:
+            return found
+        data = await record_at(self._parts.store, header.offset)
+        record = None if data is None else read_record(data)
+        if not isinstance(record, Record) or record.topic != topic:
+            return None
+        is_it = unique_id in (None, record.decode_properties().get(PropertyName.UNIQUE_ID))
+        return data if is_it else None
 
     async def _topic_for(
         self, header: SendBackHeader, group: GroupConfig, *, dead: bool

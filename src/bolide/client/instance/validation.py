@@ -27,10 +27,10 @@ def check_sendable(message: Message, max_size: int) -> None:
     if not isinstance(message, Message):
         raise TypeError(f"a Message is wanted, not {type(message).__name__}")
     size = len(message.body)
-    if not 0 < size <= max_size:
-        raise InvalidMessage(
-            "body", "is empty" if not size else f"{size} bytes are over max_message_size={max_size}"
-        )
+    if size > max_size:
+        raise InvalidMessage("body", f"{size} bytes are over max_message_size={max_size}")
+    if not size and not message.keys:  # with a key it deletes that key from a compaction topic
+        raise InvalidMessage("body", "is empty")
     if not is_sendable(message.topic):
         raise InvalidMessage(
             "topic", f"{message.topic!r} belongs to the broker: clients cannot send to it"

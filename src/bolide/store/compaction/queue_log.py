@@ -24,6 +24,7 @@ from bisect import bisect_left
 from pathlib import Path
 from typing import NamedTuple
 
+from bolide.protocol.record import RECORD_HEAD, is_record_magic
 from bolide.store.compaction.segments import (
     UNIT_SIZE,
     Entry,
@@ -216,6 +217,20 @@ class QueueLog:
             first = segment.find(queue_offset)
             count = max(limits.max_scanned // wanted.weight, limits.max_count)
             return _select(segment, list(segment.units(first, count)), limits, wanted)
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """Return the record that begins at a position of this log, or None. Blocks."""
+        with self._lock:
+            for segment in self.segments:
+                if segment.start <= physical_offset < segment.start + segment.written:
+                    head = segment.read(physical_offset, RECORD_HEAD.size)
+                    if len(head) < RECORD_HEAD.size:
+                        return None
+                    size, magic, place = RECORD_HEAD.unpack(head)
+                    if place != physical_offset or not is_record_magic(magic):
+                        return None
+                    return bytes(segment.read(physical_offset, size))
+        return None
 
 
 def _select(

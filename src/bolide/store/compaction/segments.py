@@ -23,7 +23,8 @@ All files have their full length from the start. Segments are in the order of th
 leaves gaps between names. The size of a log file is a multiple of that of a queue file, which
 RocketMQ's recovery relies on.
 
-A record is written before its unit. After a crash a log file ends where its units end.
+A record is written before its unit, and a segment is on the disk before the next one is made. So
+after a crash only the last segment can be torn: it ends where its sound units end.
 """
 
 import os
@@ -207,13 +208,9 @@ class SegmentWriter:
         """
         if not self._unsynced:
             return
-        pending = self._unsynced
-        for segment in list(pending.values()):
-            for path in (segment.log, segment.queue):
-                with opened(path, os.O_RDWR) as descriptor:
-                    self._disk.sync(descriptor)
-        self._disk.sync_directory(self.log)
-        self._disk.sync_directory(self.queue)
+        for segment in list(self._unsynced.values()):
+            self._sync_files(segment)
+        self._sync_names()
         self._unsynced = {}
 
     def _writable(self) -> Segment:
@@ -281,8 +278,19 @@ class SegmentWriter:
         blank = encode_blank(self.sizes.log - segment.written)
         with opened(segment.log, os.O_RDWR) as descriptor:
             self._disk.write(descriptor, blank, segment.written)
+        self._sync_files(segment)  # recovery checks the records of the last segment only
+        self._sync_names()
         segment.is_full = True
         self._disk.step("segment-closed")
+
+    def _sync_names(self) -> None:
+        self._disk.sync_directory(self.log)
+        self._disk.sync_directory(self.queue)
+
+    def _sync_files(self, segment: Segment) -> None:
+        for path in (segment.log, segment.queue):
+            with opened(path, os.O_RDWR) as descriptor:
+                self._disk.sync(descriptor)
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from bolide.kernel.units import BLANK_SIZE
-from bolide.protocol.record import store_time
+from bolide.model.properties import PropertyName
+from bolide.protocol.record import decode_property_bytes, property_bytes, store_time
 from bolide.protocol.record_errors import BadRecord
 from bolide.store.compaction.compactor import compact, read_keyed
 from bolide.store.compaction.positions import Positions
@@ -200,6 +201,18 @@ class TopicCompaction:
         """Queue offset of the first message in the log of a queue; None if there is none."""
         copied = self._logs.get((topic, queue_id))
         return copied.min_offset if copied else None
+
+    def find_record(self, topic: str, physical_offset: int, unique_id: str | None) -> bytes | None:
+        """Return the record at a position in the log of any queue of a topic. Blocks.
+
+        Positions of different queues coincide: `unique_id` tells their messages apart.
+        """
+        for key, copied in list(self._logs.items()):
+            if key[0] == topic and (data := copied.record_at(physical_offset)) is not None:
+                properties = decode_property_bytes(property_bytes(data))
+                if unique_id in (None, properties.get(PropertyName.UNIQUE_ID)):
+                    return data
+        return None
 
     @property
     def max_record(self) -> int:

@@ -20,6 +20,7 @@ def test_a_body_is_not_empty_and_not_too_large() -> None:
     check_sendable(Message("T", b"12345"), 5)
     with pytest.raises(InvalidMessage, match="body: is empty"):
         check_sendable(Message("T", b""), 5)
+    check_sendable(Message("T", b"", keys="deleted"), 5)
     with pytest.raises(InvalidMessage, match="body: 6 bytes are over max_message_size=5"):
         check_sendable(Message("T", b"123456"), 5)
 
