@@ -9,7 +9,7 @@ graph around a memory store.
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -83,9 +83,10 @@ from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from bolide.store import tables as kinds
 from bolide.store.config import StoreConfig, delay_levels
+from bolide.store.contract import Store
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
-from bolide.store.tables import ConsumerFilters, DelayOffsets, Table
+from bolide.store.tables import ConsumerFilters, DelayOffsets, Table, has_batch_queues
 
 if TYPE_CHECKING:
     from bolide.broker.fast_path.path import FastPath
@@ -562,6 +563,7 @@ def _connect(parts: Parts, tables: Tables) -> None:
 
     parts.cell.on_change(follow_settings)
     parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
+    parts.topics.on_change.add(partial(_set_queue_types, parts.store, parts.topics))
     notices = MemberNotices(parts.clients, parts.background)
     parts.clients.on_members_changed.add(notices.members_changed)
 
@@ -571,6 +573,12 @@ def connect_registration(parts: Parts, registration: Registration) -> None:
     parts.topics.on_change.add(registration.record_change)
     parts.topics.on_published.add(registration.announce)
     parts.cell.on_change(registration.record_change)
+
+
+def _set_queue_types(store: Store, topics: TopicTable, changed: Collection[str]) -> None:
+    """Tell the store which topics have batch queues, before their first message."""
+    for topic in filter(None, map(topics.find, changed)):
+        store.set_batched(topic.topic_name, is_batched=has_batch_queues(topic))
 
 
 async def _follow(topics: TopicTable) -> None:

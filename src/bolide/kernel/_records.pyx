@@ -411,6 +411,7 @@ cdef class Found:
     cdef dict growing
     cdef Run last_run
     cdef Growing items
+    cdef list batches
 
     def __cinit__(self, tuple delays, bint wants_keys):
         self.delays = delays
@@ -418,15 +419,20 @@ cdef class Found:
         self.runs = []
         self.growing = {}
         self.items = Growing()
+        self.batches = []
 
-    cdef int add(self, const uint8_t *at, Fields *fields) except -1:
+    cdef int add(self, const uint8_t *at, Fields *fields, Py_ssize_t position) except -1:
         cdef Named named
         cdef int64_t physical_offset = <int64_t>u64(at + OFFSET_AT)
         cdef int64_t timestamp = <int64_t>u64(fields.store_timestamp), code
         cdef int kind = fields.sys_flag & ROLLBACK
         cdef uint8_t *entry
         find_named(fields.properties, &named)
-        if kind != PREPARED and kind != ROLLBACK and not fields.sys_flag & INNER_BATCH:
+        if kind == PREPARED or kind == ROLLBACK:
+            pass
+        elif fields.sys_flag & INNER_BATCH:
+            self.batches.append(position)
+        else:
             code = self.code_of(fields.topic, &named, timestamp)
             entry = self.run_for(at, fields).add(UNIT_SIZE)
             put64(entry, <uint64_t>physical_offset)
@@ -553,7 +559,7 @@ def scan(
                     halt = reference.Halt(Stop.DAMAGED, "it changed while it was read")
                 stop, reason = halt
                 break
-            found.add(at, &fields)
+            found.add(at, &fields, position)
             position += fields.size
     finally:
         PyBuffer_Release(&source)
@@ -566,4 +572,5 @@ def scan(
         found.last_timestamp,
         [QueueRun(run.topic, run.queue_id, run.first_offset, run.copy()) for run in found.runs],
         found.items.copy(),
+        found.batches,
     )

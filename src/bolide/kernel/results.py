@@ -1,6 +1,6 @@
 """Parameters and results of scanning records."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
@@ -54,3 +54,5 @@ class Scan:
     """In the order of their first entries; a gap in a queue's offsets begins another run."""
     keys: bytes
     """Items of 20 bytes, `>Iqq`: key hash, physical offset, store timestamp; for `put_keys`."""
+    batches: list[int] = field(default_factory=list)
+    """Positions of inner batches, which have no entries in `runs`."""

@@ -16,7 +16,7 @@ _ROCKSDB_FILE = "CURRENT"
 _TABLES = ("topics", "subscriptionGroups", "consumerOffsets", "rdb")
 _KEY_VALUE = ("rocksdbstore", "kvStore")
 _MOST_NAMES = 5
-_KINDS = {"queue.type": "BatchCQ", "cleanup.policy": "COMPACTION"}
+_KINDS = {"cleanup.policy": "COMPACTION"}
 
 
 def refuse_unsupported(root: Path) -> None:
@@ -70,7 +70,6 @@ def _unsupported(root: Path) -> Iterator[UnsupportedStore]:
                 "let RocketMQ deliver them first, with the settings for RocksDB off, then move"
                 " this directory away",
             )  # fmt: skip
-    yield from _topics_in(root / "batchconsumequeue", "topics with queue.type=BatchCQ")
     compacted = root / "compaction" / "compactionLog"
     yield from _topics_in(compacted, "topics with cleanup.policy=COMPACTION")
     yield from _topics_in(queues, "light message queues", LIGHT_PREFIX)

@@ -30,6 +30,7 @@ from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Dispatcher, Request
 from bolide.store.errors import NotInMemory
 from bolide.store.reading import MessageFilter, ReadableQueue, ReadStatus, nearby
+from bolide.store.tables import has_batch_queues
 
 _MAX_CODES = 512
 """Tags codes that a plan may want: each plan has its own copy."""
@@ -277,6 +278,8 @@ class PullPath:
         if not self._gate.may_prepare(frame, connection):
             return
         if self._parts.cell.value.reject_pull_consumer_enable:  # depends on who else is there
+            return
+        if has_batch_queues(admitted.topic):  # a unit is not a message there
             return
         if frame.code not in _CODES or frame.flag or not _is_key_of(key, request):
             return

@@ -39,7 +39,7 @@ def _one_of(supported: Collection[str], *others: str) -> Callable[[str], None]:
 _MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION")
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
-    "queue.type": Attribute(_one_of(["SimpleCQ"], "BatchCQ"), is_fixed=True),
+    "queue.type": Attribute(_one_of(["SimpleCQ", "BatchCQ"]), is_fixed=True),
     "cleanup.policy": Attribute(_one_of(["DELETE"], "COMPACTION"), is_fixed=True),
     "message.type": Attribute(_one_of(_MESSAGE_TYPES, "PRIORITY", "LITE", "MIXED")),
     DEDUP_WINDOW: Attribute(WindowLength.parse),  # not in RocketMQ
@@ -89,6 +89,11 @@ def changed_attributes(
             attributes[name] = _checked(name, value, attribute)
         elif attributes.pop(name, None) is None:
             raise InvalidParameter(f"attribute {name!r} is not set: it cannot be removed")
+    if DEDUP_WINDOW in attributes and attributes.get("queue.type") == "BatchCQ":
+        raise InvalidParameter(
+            f"attribute {DEDUP_WINDOW!r} is not for topics with queue.type=BatchCQ: the messages"
+            " of a batch are stored as one record"
+        )
     return attributes
 
 

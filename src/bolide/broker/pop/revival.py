@@ -36,6 +36,7 @@ from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.hosts import unpack_host
+from bolide.protocol.inner_batch import INNER_FLAGS, unwrap
 from bolide.protocol.message_id import OffsetId
 from bolide.protocol.pop_info import Receipt, normal_topic
 from bolide.protocol.property_string import encode_properties
@@ -149,7 +150,7 @@ def retry_draft(
         encoded = bytes(record.properties)
     return RecordDraft(
         topic.encode(), record.body, encoded, 0, record.born_timestamp, record.born_host,
-        store_host, record.flag, record.sys_flag, record.reconsume_times + 1,
+        store_host, record.flag, record.sys_flag & ~INNER_FLAGS, record.reconsume_times + 1,
     )  # fmt: skip
 
 
@@ -258,7 +259,9 @@ class Reviver:
         except BadRecord as exc:
             log.warning("skipping a damaged popped message of %s: %s", topic, exc)
             return None
-        return record if isinstance(record, Record) and record.queue_offset == offset else None
+        if not isinstance(record, Record):
+            return None
+        return next((each for each in unwrap(record) if each.queue_offset == offset), None)
 
     def _append_retries(
         self, expired: _ExpiredPop, acknowledged: list[Acknowledged]

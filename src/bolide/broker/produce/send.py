@@ -32,6 +32,7 @@ from bolide.broker.produce.addressing import (
     without_transaction,
 )
 from bolide.broker.produce.durability import Durability, unavailable
+from bolide.broker.produce.inner_batches import check_inner_batch, inner_draft
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
@@ -69,6 +70,7 @@ from bolide.protocol.refusals import (
 from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
 from bolide.store.appending import Appended
 from bolide.store.errors import StoreClosed, StoreUnwritable
+from bolide.store.tables import has_batch_queues
 
 _MULTI_TAGS = int(SysFlag.MULTI_TAGS)
 _DEDUP_KEY = PropertyName.DEDUP_KEY.encode()
@@ -121,6 +123,10 @@ class StoredSend(NamedTuple):
     """Whether the message is a half message of a transaction."""
     recall_handle: str | None = None
     """Handle by which a timer message can be recalled."""
+    batch_id: str | None = None
+    """Unique id of a batch that was stored as one record."""
+    inner_count: int = 0
+    """Messages in that record."""
 
     @property
     def last(self) -> Appended:
@@ -334,6 +340,18 @@ class SendHandlers:
         try:
             if header.batch:
                 batch = self._batch(header, draft)
+                if has_batch_queues(topic):
+                    inner = inner_draft(header, draft, len(batch), self.broker_properties)
+                    if inner is not None:
+                        stored = [self._parts.intake.append(inner[0])]
+                        return StoredSend(
+                            queue_id,
+                            None,
+                            stored,
+                            stored,
+                            batch_id=inner[1],
+                            inner_count=len(batch),
+                        )
                 self._check_keys(header, batch)
                 return StoredSend(queue_id, None, *self._put(topic, queue_id, batch))
             draft, unique_id = self._single(header, draft)
@@ -364,6 +382,7 @@ class SendHandlers:
     def _single(self, header: SendHeader, draft: RecordDraft) -> tuple[RecordDraft, str]:
         """Return the draft with its final topic and properties, and its unique id."""
         properties = decode_properties(header.properties)
+        check_inner_batch(draft, properties)
         half = is_half(draft, properties)
         if not half:
             draft = without_transaction(draft, properties)
@@ -439,7 +458,7 @@ class SendHandlers:
             size = sum(each.size for each in stored.fresh)
             took = parts.now() - incoming.started
             queue = (HALF_TOPIC, 0) if stored.is_half else (incoming.header.topic, stored.queue_id)
-            parts.statistics.sent(*queue, len(stored.fresh), size, took)
+            parts.statistics.sent(*queue, stored.inner_count or len(stored.fresh), size, took)
         ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]
         properties = self.broker_properties.answer
         answer = SendReply(
@@ -447,6 +466,7 @@ class SendHandlers:
             queue_id=stored.queue_id,
             queue_offset=appended[0].queue_offset,
             transaction_id=stored.unique_id,
+            batch_uniq_id=stored.batch_id,
             recall_handle=stored.recall_handle,
             repeats=len(appended) - len(stored.fresh) or None,
             region=properties.region,

@@ -12,6 +12,7 @@ from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.produce.addressing import delayed
 from bolide.broker.produce.durability import Durability, unavailable
+from bolide.broker.produce.inner_batches import message_of
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
@@ -72,7 +73,7 @@ class SendBackHandlers:
             raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
         if group.retry_queue_nums <= 0:  # the group has retries disabled
             return Reply()
-        record = await self._record_at(header.offset)
+        record = await self._message_at(header)
         if has_expired(record, parts.now()):  # an expired message is not delivered again
             return Reply()
         dead = is_dead(header, group, record.reconsume_times)
@@ -96,6 +97,15 @@ class SendBackHandlers:
         record = read_record(data)
         assert isinstance(record, Record)
         return record
+
+    async def _message_at(self, header: SendBackHeader) -> Record:
+        found = message_of(await self._record_at(header.offset), header.origin_msg_id)
+        if found is None:  # clients then send a copy themselves
+            raise ServerError(
+                f"MESSAGE_ILLEGAL: the batch at {header.offset} has no message"
+                f" {header.origin_msg_id}; send a copy of it to the retry topic"
+            )
+        return found
 
     async def _topic_for(
         self, header: SendBackHeader, group: GroupConfig, *, dead: bool

@@ -1,0 +1,96 @@
+"""Batches stored as one record, in topics with `queue.type=BatchCQ`.
+
+A batch send whose header has a unique id, as those of 5.x clients have, becomes an inner batch. The
+messages of any other batch get records of their own, as in a plain topic.
+"""
+
+from collections.abc import Mapping
+
+from bolide.broker.produce.addressing import BrokerProperties, without_transaction
+from bolide.model.message import SysFlag
+from bolide.model.properties import PropertyName, delay_level_of
+from bolide.protocol.batch import BadBatch
+from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompress
+from bolide.protocol.headers.send import SendHeader
+from bolide.protocol.inner_batch import INNER_FLAGS, count_items, unwrap
+from bolide.protocol.property_string import decode_properties, encode_properties
+from bolide.protocol.record import Record, RecordDraft
+from bolide.protocol.refusals import MessageIllegal
+from bolide.store.batch_queue import MAX_BATCH
+
+_INNER_BATCH = int(SysFlag.INNER_BATCH)
+_TIMED = (
+    PropertyName.TIMER_DELAY_SEC,
+    PropertyName.TIMER_DELAY_MS,
+    PropertyName.TIMER_DELIVER_MS,
+    PropertyName.START_DELIVER_TIME,
+    PropertyName.CRON,
+)
+
+
+def inner_draft(
+    header: SendHeader, draft: RecordDraft, count: int, own: BrokerProperties
+) -> tuple[RecordDraft, str] | None:
+    """Return a batch as one draft and its unique id; None if the batch has no id.
+
+    Args:
+        count: number of messages in the batch, which has been checked.
+        own: the properties that the broker adds.
+
+    Raises:
+        MessageIllegal: the batch is too large or has a delivery time.
+    """
+    properties = decode_properties(header.properties)
+    unique_id = properties.get(PropertyName.UNIQUE_ID)
+    if unique_id is None:
+        return None
+    if count > MAX_BATCH:
+        raise MessageIllegal(f"a batch of over {MAX_BATCH} messages: send fewer")
+    if delay_level_of(properties) or any(name in properties for name in _TIMED):
+        raise MessageIllegal("a batch has no delivery time: send its messages one by one")
+    properties |= own.properties
+    for name in (PropertyName.INNER_BASE, PropertyName.POP_CHECKPOINT):
+        properties.pop(name, None)
+    properties[PropertyName.INNER_COUNT] = str(count)
+    draft = without_transaction(draft, properties)
+    text = encode_properties(properties).encode()
+    return draft._replace(properties=text, sys_flag=draft.sys_flag | INNER_FLAGS), unique_id
+
+
+def check_inner_batch(draft: RecordDraft, properties: Mapping[str, str]) -> None:
+    """Check a single send that claims to be an inner batch.
+
+    Raises:
+        MessageIllegal: the sysFlag bit, the property and the body contradict each other.
+    """
+    count = properties.get(PropertyName.INNER_COUNT)
+    is_inner = bool(draft.sys_flag & _INNER_BATCH)
+    if count is None and not is_inner:
+        return
+    if not is_inner or count is None:
+        raise MessageIllegal(
+            f"{PropertyName.INNER_COUNT} and the sysFlag bit of inner batches go together:"
+            " send a batch by SEND_BATCH_MESSAGE"
+        )
+    try:
+        found = count_items(decompress(draft.body, draft.sys_flag))
+    except (BadBatch, BadCompressedBody, CodecMissing) as exc:
+        raise MessageIllegal(f"the body is no batch: {exc}") from exc
+    if str(found) != count or PropertyName.INNER_BASE in properties:
+        raise MessageIllegal(f"{PropertyName.INNER_COUNT} is {count}, the body has {found}")
+
+
+def message_of(record: Record, unique_id: str | None) -> Record | None:
+    """Find the message that a consumer means by the position of its record and its own id.
+
+    Returns:
+        The record itself unless it is an inner batch, the message in it, or None.
+    """
+    if not record.sys_flag & _INNER_BATCH:
+        return record
+    messages = [message for message in unwrap(record) if message is not record]
+    if len(messages) == 1:
+        return messages[0]
+    name = PropertyName.UNIQUE_ID
+    found = (each for each in messages if each.decode_properties().get(name) == unique_id)
+    return next(found, None)
