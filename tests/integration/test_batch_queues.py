@@ -253,12 +253,14 @@ async def test_a_restart_keeps_batches_and_their_offsets(tmp_path: Path, mode: s
 
 @on_loop
 async def test_a_pull_consumer_gets_the_messages_from_its_offset_on(tmp_path: Path) -> None:
-    async with filled(tmp_path) as cluster:
-        async with PullConsumer("readers", name_server=cluster.address) as consumer:
-            found = await consumer.pull(QUEUE, "*", 2)
-            assert bodies(found.messages) == ["2", "3", "4", "5", "6", "7", "8"]
-            assert [each.queue_offset for each in found.messages] == list(range(2, 9))
-            assert found.messages[0].message_id == "ID2"
+    async with (
+        filled(tmp_path) as cluster,
+        PullConsumer("readers", name_server=cluster.address) as consumer,
+    ):
+        found = await consumer.pull(QUEUE, "*", 2)
+        assert bodies(found.messages) == ["2", "3", "4", "5", "6", "7", "8"]
+        assert [each.queue_offset for each in found.messages] == list(range(2, 9))
+        assert found.messages[0].message_id == "ID2"
 
 
 @on_loop

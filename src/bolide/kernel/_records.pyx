@@ -40,6 +40,7 @@ from bolide.kernel._layouts cimport (
     UNIT_SIZE,
     V4_SIZE,
     V6_SIZE,
+    WRAPPED,
 )
 
 from bolide.kernel._names cimport (
@@ -96,6 +97,7 @@ LAYOUTS = {
     "BORN_V6": (BORN_V6, SysFlag.BORN_HOST_V6),
     "STORE_V6": (STORE_V6, SysFlag.STORE_HOST_V6),
     "INNER_BATCH": (INNER_BATCH, SysFlag.INNER_BATCH),
+    "WRAPPED": (WRAPPED, SysFlag.INNER_BATCH | SysFlag.NEEDS_UNWRAP),
     "INT_DIGITS": (INT_DIGITS, properties.INT_DIGITS),
     "LONG_DIGITS": (LONG_DIGITS, properties.LONG_DIGITS),
 }

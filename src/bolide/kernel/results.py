@@ -25,6 +25,8 @@ class Stop(Enum):
     DAMAGED = "damaged"
     FULL = "full"
     """The target of the records is full."""
+    BATCH = "batch"
+    """An inner batch, which the caller unwraps."""
 
 
 class QueueRun(NamedTuple):

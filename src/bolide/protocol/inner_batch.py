@@ -54,7 +54,9 @@ def unwrap(record: Record) -> list[Record]:
 
 
 def _message(record: Record, number: int, item: BatchItem) -> Record:
+    inside = len(item.body) + len(item.properties)
     return record._replace(
+        size=record.size - len(record.body) - len(record.properties) + inside,
         body_crc=body_crc(item.body),
         flag=item.flag,
         queue_offset=record.queue_offset + number,
@@ -66,6 +68,8 @@ def _message(record: Record, number: int, item: BatchItem) -> Record:
 
 def unwrap_records(data: bytes, first_offset: int = 0) -> bytes:
     """Encode contiguous records again, with each message of an inner batch as a record.
+
+    No record of the result has the flags of inner batches.
 
     Args:
         data: the records.
@@ -82,7 +86,9 @@ def _encoded(data: bytes, first_offset: int) -> Iterator[bytes | bytearray]:
     for record in iter_records(data):
         if is_wrapped(record.sys_flag):
             for message in unwrap(record):
-                if message.queue_offset >= first_offset or message is record:
+                if message is record:  # it cannot be read, and must not be tried again
+                    yield encode(record._replace(sys_flag=record.sys_flag & ~INNER_FLAGS))
+                elif message.queue_offset >= first_offset:
                     yield encode(message)
         else:
             yield data[position : position + record.size]

@@ -20,7 +20,7 @@ Queue offsets count messages, so a unit is found by binary search. Everything el
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -173,6 +173,13 @@ class BatchQueue(ConsumeQueue):
         self.min_offset = max(self.min_offset, first.base if first else self._next_offset)
 
     # ---- inside
+
+    def _reset(self, sound: Callable[[Unit], bool]) -> None:
+        super()._reset(sound)
+        last = self.batch_at(self.tail.end - 1)
+        if last and last.compacted_position != _NOT_COMPACTED:  # cut off in its last bytes
+            self.tail.cut(self.tail.end - 1)
+            self.written = min(self.written, self.tail.end)
 
     def _settle(self) -> None:
         """Derive the next offset from the last unit."""

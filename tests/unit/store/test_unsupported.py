@@ -24,7 +24,6 @@ def contents(root: Path) -> set[str]:
         ("consumequeue/CURRENT", "consumequeue: .*RocksDB.*made anew from the commit log"),
         ("config/topics/CURRENT", "config/topics: .*RocksDB.*rocksDBConfigToJson"),
         ("config/rdb/CURRENT", "config/rdb: .*RocksDB"),
-        ("batchconsumequeue/Bulk/0/00", "queue.type=BatchCQ .Bulk.*deleteTopic"),
         ("compaction/compactionLog/Latest/0/00", "cleanup.policy=COMPACTION .Latest."),
         ("consumequeue/%LMQ%device/0/00", "light message queues .%LMQ%device."),
     ],
@@ -57,7 +56,7 @@ def test_a_database_beside_the_store_is_refused_if_there_is_something_in_it(
         MessageStore(StoreConfig(root=tmp_path)).__enter__()
 
 
-@pytest.mark.parametrize("kind", ["queue.type=BatchCQ", "cleanup.policy=COMPACTION"])
+@pytest.mark.parametrize("kind", ["cleanup.policy=COMPACTION"])
 @on_loop
 async def test_a_broker_does_not_start_with_topics_of_a_kind_that_is_not_served(
     tmp_path: Path, kind: str

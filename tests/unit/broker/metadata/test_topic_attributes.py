@@ -49,7 +49,7 @@ def test_changes_apply_to_the_current_attributes() -> None:
         ({"": "x"}, "not known"),
         ({"+message.type": "ODD"}, "cannot be 'ODD'"),
         ({"+message.type": "MIXED"}, "MIXED is not supported"),
-        ({"+queue.type": "BatchCQ"}, "BatchCQ is not supported"),
+        ({"+queue.type": "BatchCQ", "+dedup.window": "60"}, "not for topics with queue.type"),
         ({"+cleanup.policy": "COMPACTION"}, "COMPACTION is not supported"),
         ({"+dedup.window": "8d"}, "'dedup.window' cannot be '8d': .* 1s to 7d"),
         ({"-message.type": ""}, "is not set"),
