@@ -88,13 +88,13 @@ REFUSED: Mapping[RequestCode, str] = {
 }
 """Why Bolide does not answer a request that RocketMQ answers."""
 
-_NO_INNER_BATCHES = "no batches in one record (`queue.type=BatchCQ`), no light message queues"
-_NO_OTHER_KINDS = "neither `queue.type=BatchCQ` nor `cleanup.policy=COMPACTION`"
+_NO_LIGHT_QUEUES = "no light message queues"
+_NO_OTHER_KINDS = "no `cleanup.policy=COMPACTION`"
 
 PARTLY: Mapping[RequestCode, str] = {
-    RequestCode.SEND_MESSAGE: _NO_INNER_BATCHES,
-    RequestCode.SEND_MESSAGE_V2: _NO_INNER_BATCHES,
-    RequestCode.SEND_BATCH_MESSAGE: _NO_INNER_BATCHES,
+    RequestCode.SEND_MESSAGE: _NO_LIGHT_QUEUES,
+    RequestCode.SEND_MESSAGE_V2: _NO_LIGHT_QUEUES,
+    RequestCode.SEND_BATCH_MESSAGE: _NO_LIGHT_QUEUES,
     RequestCode.UPDATE_AND_CREATE_TOPIC: _NO_OTHER_KINDS,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _NO_OTHER_KINDS,
     RequestCode.GET_BROKER_HA_STATUS: "it reports a master without replicas",
@@ -149,7 +149,7 @@ RENAMED_RESPONSES: Mapping[str, int] = {
 """Names in 4.9 of codes that have another meaning in 5.x."""
 
 TOPIC_ATTRIBUTE_VALUES: Mapping[str, str] = {
-    "queue.type": "**partly**: `SimpleCQ`; `BatchCQ` is refused",
+    "queue.type": "`SimpleCQ` and `BatchCQ`; a topic with `BatchCQ` has no `dedup.window`",
     "cleanup.policy": "**partly**: `DELETE`; `COMPACTION` is refused",
     "message.type": "**partly**: all but `PRIORITY`, `LITE` and `MIXED`, which are refused",
     "dedup.window": "our own: a number of messages, or a time such as `30s`, `10m`, `2h`, `7d`",

@@ -57,9 +57,8 @@ def test_a_topic_has_a_row_for_each_message(cluster: ClusterProcess) -> None:
 
 
 def test_a_range_begins_and_ends_inside_batches(cluster: ClusterProcess) -> None:
-    ranges = {"start": {"Bulk": {"broker-a": {0: 3}}}, "end": {"Bulk": {"broker-a": {0: 21}}}}
-    bounds = {name: json.dumps(value) for name, value in ranges.items()}
-    table = read_topic("Bulk", name_server=cluster.address, **bounds).to_table()
+    start, end = (json.dumps({"Bulk": {"broker-a": {0: offset}}}) for offset in (3, 21))
+    table = read_topic("Bulk", name_server=cluster.address, start=start, end=end).to_table()
     assert facts(table) == numbers(3, 21)
 
 
