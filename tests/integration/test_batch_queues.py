@@ -32,6 +32,7 @@ from tests.support.broker import BrokerClient, Pulled, broker_in
 from tests.support.own_cluster import OwnCluster, own_cluster
 
 QUEUE = MessageQueue("Bulk", "broker-a", 0)
+NAMED = {"UNIQ_KEY": "7F00000112345678ABCDEF0000010000"}
 
 
 @asynccontextmanager
@@ -246,6 +247,23 @@ async def test_a_restart_keeps_batches_and_their_offsets(tmp_path: Path, mode: s
         await send_batch(client, items(5, 5))
         pulled = await client.pull("Bulk", 3)
         assert inner(pulled) == [(number, b"%d" % number) for number in range(10)]
+
+
+@on_loop
+async def test_the_fast_path_prepares_nothing_for_batch_queues(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (broker, client):
+        if broker.parts.fast_path is None:
+            pytest.skip("there is no compiled fast path")
+        plans = broker.parts.fast_path.plans
+        await create_batch_topic(client)
+        for number in range(5):
+            assert (await client.send("Bulk", b"x", properties=NAMED)).queue_offset == number
+            await client.pull("Bulk", number)
+        assert len(plans) == 0
+        for _ in range(5):
+            await client.send("T", b"x", properties=NAMED)
+            await client.pull("T", 0)
+        assert len(plans) > 0
 
 
 # ---- consumers

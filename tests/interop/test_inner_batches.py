@@ -1,21 +1,31 @@
 """Batches that are one record each: the same Java program on Apache's broker and on ours."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from bolide.client.consumer.pop.pop_consumer import PopConsumer
+from bolide.client.consumer.pull.lite_pull_consumer import LitePullConsumer
+from bolide.client.consumer.pull.pull_consumer import PullConsumer
+from bolide.client.consumer.pull.pull_request import PullStatus
+from bolide.client.consumer.push.push_consumer import PushConsumer
+from bolide.model.message import StoredMessage
+from bolide.model.message_queue import MessageQueue
 from bolide.store.layout import Layout
 from bolide.store.verify import verify
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.ours import bolide_broker
 from tests.interop.processes import free_port
+from tests.support.aio import until
 
 TOPIC = "Bulk"
 BROKER = "broker-a"
+QUEUE = MessageQueue(TOPIC, BROKER, 0)
 SIZES: dict[str, str | int | bool] = {
     "mappedFileSizeCommitLog": 1024 * 1024,
     "mappedFileSizeConsumeQueue": 20 * 10_000,
@@ -42,7 +52,7 @@ class Place(NamedTuple):
     def java(self, *, kill: bool = False) -> Iterator[Server]:
         server = self.bench.broker(
             NEWEST, self.namesrv, listenPort=self.port, storePathRootDir=str(self.root),
-            brokerName=BROKER, jvm=(), **SIZES,
+            brokerName=BROKER, timerWheelEnable=True, jvm=(), **SIZES,
         )  # fmt: skip
         yield server
         (server.kill if kill else server.stop)()
@@ -141,3 +151,45 @@ def test_nothing_acknowledged_is_lost_when_our_broker_is_killed(place: Place) ->
         found = by_offset(place.run(f"pull {BROKER} 0"))
     assert list(found) == list(range(len(found)))
     assert list(found.values())[: last + 1] == [str(number) for number in range(last + 1)]
+
+
+async def consumed(namesrv: str) -> dict[str, list[tuple[int, str]]]:
+    """What our consumers get of the topic, as offsets and bodies."""
+    settings: dict[str, Any] = {"consume_from": "first", "name_server": namesrv}
+    found: dict[str, list[StoredMessage]] = {"pull": [], "lite": [], "pop": [], "push": []}
+
+    async def take(message: StoredMessage) -> None:
+        found["push"].append(message)
+
+    async with PullConsumer("pulling", name_server=namesrv) as pulling:
+        at = 2
+        while (pulled := await pulling.pull(QUEUE, "*", at)).status is PullStatus.FOUND:
+            found["pull"] += pulled.messages
+            at = pulled.next_offset
+    async with LitePullConsumer("lite", **settings) as lite:
+        await lite.subscribe(TOPIC)
+        while len(found["lite"]) < 14:
+            found["lite"] += await lite.poll(5)
+    async with PushConsumer("pushing", **settings) as pushing:
+        await pushing.subscribe(TOPIC, take)
+        await until(lambda: len(found["push"]) == 14)
+    async with PopConsumer("popping", **settings) as popping:
+        await popping.subscribe(TOPIC)
+        while len(found["pop"]) < 14:
+            messages = await popping.receive(32, invisible=10)
+            found["pop"] += messages
+            await popping.ack(*messages)
+    return {
+        name: sorted((each.queue_offset, each.body.decode()) for each in messages)
+        for name, messages in found.items()
+    }
+
+
+def test_our_consumers_get_single_messages_from_apaches_broker(place: Place) -> None:
+    with place.java(kill=True) as server:
+        place.run(f"create {server.address} / send {BROKER} 0 / pull {BROKER} 0")
+        found = asyncio.run(consumed(place.namesrv))
+    everything = [(number, str(number)) for number in range(14)]
+    assert found == {
+        "pull": everything[2:], "lite": everything, "pop": everything, "push": everything,
+    }  # fmt: skip

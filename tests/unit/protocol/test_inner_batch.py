@@ -17,9 +17,7 @@ from bolide.protocol.record import (
     read_record,
 )
 from tests.support.batches import batch_draft, items
-from tests.support.store import V6, draft
-
-Given = list[Message]
+from tests.support.store import V4, V6, draft
 
 batches = st.lists(
     st.builds(
@@ -56,8 +54,8 @@ def test_the_messages_of_a_batch_have_their_own_content_and_the_place_of_the_rec
     body, flags = encode_batch(messages), INNER_FLAGS
     if is_compressed:
         body, flags = compress(body, CompressionType.ZLIB), flags | CompressionType.ZLIB.flags
-    host = {"born_host": V6} if is_v6 else {}
-    wrapped = read(record_bytes(draft("Bulk", body, sys_flag=flags, **host)))
+    host = V6 if is_v6 else V4
+    wrapped = read(record_bytes(draft("Bulk", body, sys_flag=flags, born_host=host)))
     found = unwrap(wrapped)
     assert facts(found) == [
         (7 + number, message.flag, message.body, dict(message.properties))

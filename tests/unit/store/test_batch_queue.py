@@ -241,8 +241,8 @@ def test_a_topic_table_says_which_topics_have_batch_queues(tmp_path: Path) -> No
 # ---- verification
 
 
-def verified(root: Path, **options: bool) -> list[str]:
-    report = verify(Layout.of(config_in(root)), **options)
+def verified(root: Path, *, repair: bool = False) -> list[str]:
+    report = verify(Layout.of(config_in(root)), repair=repair)
     assert report.sound is (not report.findings)
     return [finding.reason for finding in report.findings]
 
