@@ -14,7 +14,9 @@ from bolide.client.consumer.pop.pop_consumer import PopConsumer
 from bolide.client.consumer.pull.lite_pull_consumer import LitePullConsumer
 from bolide.client.consumer.pull.pull_consumer import PullConsumer
 from bolide.client.consumer.push.push_consumer import PushConsumer
-from bolide.model.message import StoredMessage
+from bolide.client.producer.results import TransactionState
+from bolide.client.producer.transactions import TransactionProducer
+from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.codes import RequestCode, ResponseCode
@@ -303,6 +305,26 @@ async def test_a_lite_pull_consumer_and_a_push_consumer_get_single_messages(
             await until(lambda: len(seen) == 9)
         assert sorted(seen) == list("012345678")
         assert cluster.broker.parts.offsets.find("pushed", "Bulk", 0) == 9
+
+
+@on_loop
+async def test_a_committed_transaction_and_a_delayed_message_get_offsets_of_their_own(
+    tmp_path: Path,
+) -> None:
+    async with filled(tmp_path) as cluster, BrokerClient(cluster.broker.address) as client:
+        async with TransactionProducer(
+            "ends", check=lambda _: TransactionState.COMMIT, name_server=cluster.address
+        ) as producer:
+            for body in (b"9", b"10"):
+                result = await producer.send_in_transaction(
+                    Message("Bulk", body), lambda _: TransactionState.COMMIT
+                )
+                assert result.is_confirmed
+        await client.send("Bulk", b"11", properties={"DELAY": "1"})
+        await until(lambda: cluster.broker.parts.store.max_offset("Bulk", 0) == 12)
+        await send_batch(client, items(12, 2))
+        found = inner(await client.pull("Bulk", 9))
+        assert found == [(number, b"%d" % number) for number in range(9, 14)]
 
 
 @on_loop

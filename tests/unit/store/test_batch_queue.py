@@ -1,5 +1,6 @@
 """Batch queues: the bytes of their units, lookups by message offset, and life after a crash."""
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.inner_batch import unwrap
 from bolide.store.batch_queue import BATCH_UNIT_SIZE, BatchQueue, BatchUnit, unit_of
 from bolide.store.batch_reading import batch_offset_at
-from bolide.store.config import StoreConfig
+from bolide.store.config import FlushMode, StoreConfig
 from bolide.store.descriptors import DescriptorCache
 from bolide.store.disk import Disk
 from bolide.store.layout import Layout
@@ -21,6 +22,7 @@ from bolide.store.reading import MessageFilter, ReadLimits, ReadStatus
 from bolide.store.verify import verify
 from tests.support.batches import batch_draft, items
 from tests.support.clock import FakeClock
+from tests.support.faults import FaultyDisk
 from tests.support.store import MONDAY_NOON, draft, record_of, small_config
 
 
@@ -195,6 +197,24 @@ def test_a_queue_file_cut_at_any_byte_is_mended(tmp_path: Path, position: int) -
     with store_in(tmp_path) as store:
         assert content(store) == numbers(9)
     assert queue_bytes(tmp_path) == written
+
+
+def test_batches_that_the_disk_did_not_take_give_their_offsets_back(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    config = config_in(tmp_path, mode=FlushMode.SYNC)
+    with MessageStore(config, clock=FakeClock(MONDAY_NOON), background=False, disk=disk) as store:
+        store.set_batched("Bulk", is_batched=True)
+        fill(store, [3, 0])
+        assert store.flush()
+        assert (store.max_offset("Bulk", 0), store.units) == (4, 4)
+        with disk.failing("write", errno.EIO, "commitlog"), disk.failing("sync", errno.EIO):
+            fill(store, [5], first=4)
+            assert not store.flush()
+        store.maintenance.run()
+        assert (store.max_offset("Bulk", 0), store.units) == (4, 4)
+        assert store.append(batch_draft(items(4, 2))).queue_offset == 4
+        assert store.flush()
+        assert content(store) == numbers(6)
 
 
 def test_retention_raises_the_minimum_to_a_whole_record(tmp_path: Path) -> None:
