@@ -94,24 +94,30 @@ class MemoryStore(Queries):
         return self.append_batch((draft,))[0]
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
-        limit = self.config.value.max_message_size
+        is_inner = len(drafts) == 1 and is_inner_batch(drafts[0])
+        if not is_inner:
+            refuse_inner_batches(drafts)
+        given, (drafts, sizes) = drafts, self._measured(drafts)
         check_one_queue(drafts)
         with self._lock:
             self._require_open()
             self.health.check()
             queue = self.queues.require(drafts[0].topic, drafts[0].queue_id)
-            if not queue.is_batched or len(drafts) > 1:
-                refuse_inner_batches(drafts)
-            if is_inner_batch(drafts[0]):
-                drafts = [with_inner_base(drafts[0], queue.max_offset)]
-            drafts = list(map(with_seal_room if self._seal else with_end, drafts))
-            sizes = [measure(draft, limit) for draft in drafts]
+            if is_inner:
+                if not queue.is_batched:
+                    refuse_inner_batches(drafts)
+                drafts, sizes = self._measured([with_inner_base(given[0], queue.max_offset)])
             self.log.reserve(sum(sizes))
             now = int(self._clock() * 1000)
             appended = [self._put(*each, now) for each in zip(drafts, sizes, strict=True)]
         for listener in self._listeners:
             listener(Flushed(appended[-1].end))
         return appended
+
+    def _measured(self, drafts: Sequence[RecordDraft]) -> tuple[list[RecordDraft], list[int]]:
+        ready = list(map(with_seal_room if self._seal else with_end, drafts))
+        limit = self.config.value.max_message_size
+        return ready, [measure(draft, limit) for draft in ready]
 
     @property
     def takes_raw_records(self) -> bool:

@@ -282,6 +282,7 @@ class MessageStore(Queries):
     def _append_inner_batch(self, draft: RecordDraft) -> Appended:
         """Append a batch as one record, which names the queue offset of its first message."""
         count = inner_count(draft)
+        measure(draft, self._max_message_size)  # before a queue is made for it
         with self._lock:
             self._refuse_if_closed()
             queue = self.queues.require(draft.topic, draft.queue_id)

@@ -159,12 +159,9 @@ def test_a_queue_rebuilt_from_the_log_has_the_bytes_of_the_written_one(
     assert queue_bytes(root) == written
 
 
-@pytest.mark.parametrize("index", [True, False])
-def test_a_log_cut_at_any_byte_leaves_whole_records_and_their_units(
-    tmp_path: Path, index: bool
-) -> None:
+def test_a_log_cut_at_any_byte_leaves_whole_records_and_their_units(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with store_in(root, index_enabled=index) as store:
+    with store_in(root, index_enabled=False) as store:
         store.set_batched("Bulk", is_batched=True)
         fill(store, [3, 0])
         end = store.log.written
@@ -177,7 +174,7 @@ def test_a_log_cut_at_any_byte_leaves_whole_records_and_their_units(
         with (copy / "commitlog" / f"{0:020}").open("r+b") as file:
             file.seek(cut)
             file.write(bytes(4096 - cut))
-        with store_in(copy, index_enabled=index) as store:
+        with store_in(copy, index_enabled=False) as store:
             whole = cut == appended.end
             assert content(store) == numbers(6 if whole else 4)
             assert store.append(draft("Bulk", b"next")).queue_offset == (6 if whole else 4)
