@@ -10,6 +10,7 @@ from bolide.broker.produce.addressing import BrokerProperties, without_transacti
 from bolide.model.message import SysFlag
 from bolide.model.properties import PropertyName, delay_level_of
 from bolide.protocol.batch import BadBatch
+from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompress
 from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.inner_batch import INNER_FLAGS, count_items, unwrap
@@ -17,6 +18,7 @@ from bolide.protocol.property_string import decode_properties, encode_properties
 from bolide.protocol.record import Record, RecordDraft
 from bolide.protocol.refusals import MessageIllegal
 from bolide.store.batch_queue import MAX_BATCH
+from bolide.store.tables import has_batch_queues
 
 _INNER_BATCH = int(SysFlag.INNER_BATCH)
 _TIMED = (
@@ -29,9 +31,9 @@ _TIMED = (
 
 
 def inner_draft(
-    header: SendHeader, draft: RecordDraft, count: int, own: BrokerProperties
+    header: SendHeader, draft: RecordDraft, count: int, topic: TopicConfig, own: BrokerProperties
 ) -> tuple[RecordDraft, str] | None:
-    """Return a batch as one draft and its unique id; None if the batch has no id.
+    """Return a batch as one draft and its unique id; None if it is not stored as one record.
 
     Args:
         count: number of messages in the batch, which has been checked.
@@ -40,6 +42,8 @@ def inner_draft(
     Raises:
         MessageIllegal: the batch is too large or has a delivery time.
     """
+    if not has_batch_queues(topic):
+        return None
     properties = decode_properties(header.properties)
     unique_id = properties.get(PropertyName.UNIQUE_ID)
     if unique_id is None:

@@ -70,7 +70,6 @@ from bolide.protocol.refusals import (
 from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
 from bolide.store.appending import Appended
 from bolide.store.errors import StoreClosed, StoreUnwritable
-from bolide.store.tables import has_batch_queues
 
 _MULTI_TAGS = int(SysFlag.MULTI_TAGS)
 _DEDUP_KEY = PropertyName.DEDUP_KEY.encode()
@@ -340,18 +339,11 @@ class SendHandlers:
         try:
             if header.batch:
                 batch = self._batch(header, draft)
-                if has_batch_queues(topic):
-                    inner = inner_draft(header, draft, len(batch), self.broker_properties)
-                    if inner is not None:
-                        stored = [self._parts.intake.append(inner[0])]
-                        return StoredSend(
-                            queue_id,
-                            None,
-                            stored,
-                            stored,
-                            batch_id=inner[1],
-                            inner_count=len(batch),
-                        )
+                inner = inner_draft(header, draft, len(batch), topic, self.broker_properties)
+                if inner is not None:
+                    stored = [self._parts.intake.append(inner[0])]
+                    sent = StoredSend(queue_id, None, stored, stored)
+                    return sent._replace(batch_id=inner[1], inner_count=len(batch))
                 self._check_keys(header, batch)
                 return StoredSend(queue_id, None, *self._put(topic, queue_id, batch))
             draft, unique_id = self._single(header, draft)

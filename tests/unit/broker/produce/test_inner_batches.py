@@ -6,6 +6,7 @@ from bolide.broker.produce.addressing import BrokerProperties
 from bolide.broker.produce.inner_batches import check_inner_batch, inner_draft, message_of
 from bolide.broker.settings.config import BrokerConfig
 from bolide.protocol.batch import encode_batch
+from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.inner_batch import INNER_FLAGS
 from bolide.protocol.property_string import decode_properties
 from bolide.protocol.record import Placement, Record, RecordDraft, encode_record, place_record
@@ -15,6 +16,8 @@ from tests.support.broker import send_header
 from tests.support.store import draft, record_of
 
 OWN = BrokerProperties.of(BrokerConfig())
+BULK = TopicConfig(topic_name="Bulk", attributes={"queue.type": "BatchCQ"})
+PLAIN = TopicConfig(topic_name="Bulk")
 
 
 def stored(given: RecordDraft) -> Record:
@@ -25,7 +28,7 @@ def stored(given: RecordDraft) -> Record:
 
 def test_a_batch_with_an_id_becomes_one_draft() -> None:
     header = send_header("Bulk", properties={"UNIQ_KEY": BATCH_ID, "TAGS": "A", "INNER_BASE": "9"})
-    found = inner_draft(header, draft("Bulk", encode_batch(items(0, 3))), 3, OWN)
+    found = inner_draft(header, draft("Bulk", encode_batch(items(0, 3))), 3, BULK, OWN)
     assert found is not None
     made, batch_id = found
     properties = decode_properties(bytes(made.properties).decode())
@@ -35,15 +38,17 @@ def test_a_batch_with_an_id_becomes_one_draft() -> None:
     assert "INNER_BASE" not in properties  # the store sets it
 
 
-def test_a_batch_without_an_id_stays_a_list_of_messages() -> None:
+def test_a_batch_without_an_id_or_for_a_plain_topic_stays_a_list_of_messages() -> None:
     body = encode_batch(items(0, 3))
-    assert inner_draft(send_header("Bulk"), draft("Bulk", body), 3, OWN) is None
+    assert inner_draft(send_header("Bulk"), draft("Bulk", body), 3, BULK, OWN) is None
+    named = send_header("Bulk", properties={"UNIQ_KEY": BATCH_ID})
+    assert inner_draft(named, draft("Bulk", body), 3, PLAIN, OWN) is None
 
 
 def test_a_batch_of_more_messages_than_a_unit_can_count_is_refused() -> None:
     header = send_header("Bulk", properties={"UNIQ_KEY": BATCH_ID})
     with pytest.raises(MessageIllegal, match="32767"):
-        inner_draft(header, draft("Bulk"), 40_000, OWN)
+        inner_draft(header, draft("Bulk"), 40_000, BULK, OWN)
 
 
 def test_a_single_message_is_not_looked_at() -> None:
