@@ -288,13 +288,22 @@ def has_batch_queues(topic: TopicConfig) -> bool:
     return topic.attributes.get(_QUEUE_TYPE) == _BATCH_QUEUES
 
 
-def read_batch_topics(root: Path) -> set[str]:
-    """Return the topics with batch queues in the topic table of a store. Blocks.
+def read_topics(root: Path) -> TopicConfigTable:
+    """Return the topic table of a store; it is empty if there is none. Blocks.
 
     Raises:
         DamagedFile: the table exists and cannot be read.
     """
     table = Table(root / "config", TOPICS)
     table.load()
-    topics = table.value.topic_config_table
+    return table.value
+
+
+def read_batch_topics(root: Path) -> set[str]:
+    """Return the topics with batch queues in the topic table of a store. Blocks.
+
+    Raises:
+        DamagedFile: as `read_topics`.
+    """
+    topics = read_topics(root).topic_config_table
     return {name for name, topic in topics.items() if has_batch_queues(topic)}

@@ -9,7 +9,7 @@ from bolide.store.config import StoreConfig
 from bolide.store.errors import UnsupportedStore
 from bolide.store.message_store import MessageStore
 from bolide.store.tables import TOPICS, Table
-from bolide.store.unsupported import refuse_unsupported_topics
+from bolide.store.unsupported import refuse_unsupported, refuse_unsupported_topics
 from tests.support.aio import on_loop
 from tests.support.broker import broker_in
 
@@ -78,3 +78,20 @@ def test_topics_of_kinds_that_are_served_are_taken() -> None:
     attributes = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE", "message.type": "FIFO"}
 
     refuse_unsupported_topics([TopicConfig(topic_name="T", attributes=attributes)], Path("topics"))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "directory"), [("BatchCQ", "consumequeue"), ("SimpleCQ", "batchconsumequeue")]
+)
+def test_queues_of_another_type_than_their_topic_are_refused(
+    tmp_path: Path, attribute: str, directory: str
+) -> None:
+    (tmp_path / "config").mkdir()
+    topic = f'{{"topicName":"Bulk","attributes":{{"queue.type":"{attribute}"}}}}'
+    table = f'{{"topicConfigTable":{{"Bulk":{topic}}}}}'
+    (tmp_path / "config" / "topics.json").write_text(table)
+    (tmp_path / directory / "Bulk").mkdir(parents=True)
+    refuse_unsupported(tmp_path)  # without a queue there is nothing to confuse
+    (tmp_path / directory / "Bulk" / "0").mkdir()
+    with pytest.raises(UnsupportedStore, match=f"queue.type={attribute} .Bulk.*move"):
+        refuse_unsupported(tmp_path)
