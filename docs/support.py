@@ -78,13 +78,13 @@ REFUSED: Mapping[RequestCode, str] = {
 }
 """Why Bolide does not answer a request that RocketMQ answers."""
 
-_NO_INNER_BATCHES = "no batches in one record (`queue.type=BatchCQ`), no light message queues"
-_NO_OTHER_KINDS = "not `queue.type=BatchCQ`"
+_NO_LIGHT_QUEUES = "no light message queues"
+_NO_OTHER_KINDS = "no light topics (`message.type=LITE`)"
 
 PARTLY: Mapping[RequestCode, str] = {
-    RequestCode.SEND_MESSAGE: _NO_INNER_BATCHES,
-    RequestCode.SEND_MESSAGE_V2: _NO_INNER_BATCHES,
-    RequestCode.SEND_BATCH_MESSAGE: _NO_INNER_BATCHES,
+    RequestCode.SEND_MESSAGE: _NO_LIGHT_QUEUES,
+    RequestCode.SEND_MESSAGE_V2: _NO_LIGHT_QUEUES,
+    RequestCode.SEND_BATCH_MESSAGE: _NO_LIGHT_QUEUES,
     RequestCode.UPDATE_AND_CREATE_TOPIC: _NO_OTHER_KINDS,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _NO_OTHER_KINDS,
     RequestCode.GET_BROKER_HA_STATUS: "it reports a master without replicas",
@@ -138,7 +138,7 @@ RENAMED_RESPONSES: Mapping[str, int] = {
 """Names in 4.9 of codes that have another meaning in 5.x."""
 
 TOPIC_ATTRIBUTE_VALUES: Mapping[str, str] = {
-    "queue.type": "**partly**: `SimpleCQ`; `BatchCQ` is refused",
+    "queue.type": "`SimpleCQ`, `BatchCQ`; with `BatchCQ` neither `dedup.window` nor compaction",
     "cleanup.policy": (
         "`DELETE`, `COMPACTION`; see [compaction topics](how-to/compaction-topics.md)"
     ),

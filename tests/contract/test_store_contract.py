@@ -26,6 +26,7 @@ from bolide.store.memory_store import MemoryStore
 from bolide.store.message_store import MessageStore
 from bolide.store.reading import MessageFilter, ReadLimits, ReadStatus
 from tests.contract.conftest import MakeStore
+from tests.support.batches import batch_draft, items
 from tests.support.clock import FakeClock
 from tests.support.store import MONDAY_NOON, V6, body_of, draft, record_of, small_config
 
@@ -241,7 +242,44 @@ def test_a_half_message_is_found_by_key_and_a_rollback_is_not(store: Store) -> N
 
 def test_a_batch_in_one_record_is_refused(store: Store) -> None:
     with pytest.raises(ValueError, match="batches in one record"):
-        store.append(draft(sys_flag=int(SysFlag.INNER_BATCH)))
+        store.append(batch_draft(items(0, 2), "T"))
+    with pytest.raises(ValueError, match="batches in one record"):
+        store.append_batch([batch_draft(items(0, 2), "T")] * 2)
+
+
+def test_a_batch_queue_has_an_offset_for_each_message_of_a_record(store: Store) -> None:
+    store.set_batched("Bulk", is_batched=True)
+    assert store.append(batch_draft(items(0, 3))).queue_offset == 0
+    assert store.append(draft("Bulk")).queue_offset == 3
+    assert store.append(batch_draft(items(4, 2))).queue_offset == 4
+    store.flush()
+    assert (store.min_offset("Bulk", 0), store.max_offset("Bulk", 0)) == (0, 6)
+    for first, count in [(0, 3), (1, 3), (2, 3), (3, 2), (4, 1), (5, 1)]:
+        found = store.read("Bulk", 0, first)
+        assert (len(found.records), found.next_offset) == (count, 6)
+    assert store.read("Bulk", 0, 6).status is ReadStatus.OFFSET_OVERFLOW_ONE
+    with pytest.raises(ValueError, match="batches"):
+        store.tail(b"Bulk", 0)
+
+
+def test_a_batch_queue_says_which_messages_were_stored_when(store: Store) -> None:
+    store.set_batched("Bulk", is_batched=True)
+    stored = [store.append(batch_draft(items(first, 2))).store_timestamp for first in (0, 2)]
+    store.flush()
+    assert store.earliest_time("Bulk", 0) == stored[0]
+    assert store.stored_at("Bulk", 0, 3) == stored[1]
+    assert store.offset_at("Bulk", 0, stored[0] - 1) == 0
+    assert store.offset_at("Bulk", 0, stored[1] + 1) == 2
+    assert store.is_recent("Bulk", 0, 1)
+
+
+def test_queues_of_a_topic_change_their_kind_with_its_content(store: Store) -> None:
+    store.set_batched("Bulk", is_batched=True)
+    store.append(batch_draft(items(0, 3)))
+    store.set_batched("Bulk", is_batched=False)
+    assert store.append(draft("Bulk")).queue_offset == 0
+    with pytest.raises(ValueError, match="batches in one record"):
+        store.append(batch_draft(items(0, 3)))
 
 
 @pytest.mark.parametrize(

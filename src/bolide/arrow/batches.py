@@ -15,6 +15,7 @@ from bolide.arrow.schema import PROPERTIES, TIMESTAMP, message_schema
 from bolide.kernel import Columns
 from bolide.kernel.column_buffers import EVERYTHING, ColumnBuffers, Pairs, Strings, Wanted
 from bolide.kernel.results import Stop
+from bolide.protocol.inner_batch import unwrap_records
 from bolide.protocol.record import Buffer
 from bolide.protocol.record_errors import BadRecord
 
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 BATCH_ROWS = 10_000
 BATCH_BYTES = 16 * 1024 * 1024
 _STREAM = "bolide_stream"
+_SIZE_FIELD = 4
 
 
 class BatchBuilder:
@@ -71,9 +73,18 @@ class BatchBuilder:
             position, stop, reason = self.columns.add(body, position, offset_delta=offset_delta)
             if stop is Stop.END:
                 return
+            if stop is Stop.BATCH:
+                end = position + int.from_bytes(body[position : position + _SIZE_FIELD])
+                yield from self.add_batch(body[position:end], offset_delta=offset_delta)
+                position = end
+                continue
             if stop is not Stop.FULL:
                 raise BadRecord(position, reason or f"there are {stop.value} bytes")
             yield self.build()
+
+    def add_batch(self, record: Buffer, *, offset_delta: int = 0) -> Iterator[pa.RecordBatch]:
+        """Add the messages of one inner batch, as `add` does."""
+        yield from self.add(unwrap_records(bytes(record)), offset_delta=offset_delta)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Yield a batch of the remaining rows, if any."""

@@ -24,7 +24,8 @@ from bolide.arrow.schema import message_schema, parse_ddl
 from bolide.kernel.column_buffers import END_LONG, FIRST_LONG, Walk, Wanted
 from bolide.kernel.results import Stop
 from bolide.model.names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
-from bolide.protocol.record import RECORD_HEAD, is_record_magic
+from bolide.protocol.record import RECORD_HEAD, is_record_magic, read_record
+from bolide.protocol.record_errors import BadRecord
 
 log = logging.getLogger(__name__)
 
@@ -220,10 +221,18 @@ class _SplitReader:
         position = 0
         while True:
             walk = self._add(block, position)
-            if walk.stop is not Stop.FULL:
-                break
-            yield self._builder.build()
             position = walk.end
+            if walk.stop is Stop.BATCH:
+                batch = self._batch_at(block, position)
+                if isinstance(batch, Walk):
+                    walk = batch
+                    break
+                yield from self._builder.add_batch(batch)
+                position += len(batch)
+            elif walk.stop is Stop.FULL:
+                yield self._builder.build()
+            else:
+                break
         self._offset += walk.end
         if not walk.end:
             self._offset = self._next_offset(walk)
@@ -236,6 +245,14 @@ class _SplitReader:
             physical_offset=self._offset,
             check_crc=self._options.verify_crc,
         )
+
+    def _batch_at(self, block: bytearray, position: int) -> bytes | Walk:
+        """The record of an inner batch, or the end of the walk if it is damaged."""
+        try:
+            record = read_record(block, position, check_crc=self._options.verify_crc)
+        except BadRecord as exc:
+            return Walk(position, Stop.DAMAGED, exc.reason)
+        return bytes(block[position : position + record.size])
 
     def _next_offset(self, walk: Walk) -> int:
         """The offset to continue at if no valid record begins here; reports losses."""

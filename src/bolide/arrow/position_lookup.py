@@ -21,6 +21,7 @@ from bolide.arrow.retry import gather_by_key
 from bolide.client.consumer.pull.pull_request import Pull, PullStatus, RawPull
 from bolide.client.consumer.subscription import Filter
 from bolide.model.message_queue import MessageQueue
+from bolide.protocol.inner_batch import unwrap
 from bolide.protocol.record import Record, iter_records
 
 if TYPE_CHECKING:
@@ -137,13 +138,14 @@ async def read_records(
 ) -> list[Record]:
     """Read a short range of records; deleted ones are omitted."""
     found: list[Record] = []
+    first = start
     while start < end:
         reply = await cluster.retry(queue, partial(_pull_once, cluster, queue, start, end))
         if reply.status is not PullStatus.FOUND:
             break
-        found += iter_records(reply.body)
+        found += [each for record in iter_records(reply.body) for each in unwrap(record)]
         start = reply.header.next_begin_offset
-    return [each for each in found if each.queue_offset < end]
+    return [each for each in found if first <= each.queue_offset < end]
 
 
 async def _pull_once(cluster: "Cluster", queue: MessageQueue, start: int, end: int) -> RawPull:

@@ -28,7 +28,9 @@ OWN_KEYS = frozenset(
 
 _HIGHEST_PORT = 65535
 _DIRECTORY = re.compile(r"worker-(0|[1-9][0-9]{0,8})")
-_STORE_ENTRIES = ("commitlog", "consumequeue", "checkpoint", "config/topics.json")
+_STORE_ENTRIES = (
+    "commitlog", "consumequeue", "batchconsumequeue", "checkpoint", "config/topics.json",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.refusals import ServerError
 from bolide.remoting.dispatch import Request
 from bolide.store.compaction.topic_compaction import TopicCompaction
+from bolide.store.contract import Store
+from bolide.store.tables import has_batch_queues
 
 if TYPE_CHECKING:
     from bolide.broker.fast_path.path import FastPath
@@ -51,6 +53,7 @@ def connect(parts: Parts, tables: Tables) -> None:
 
     parts.cell.on_change(follow_settings)
     parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
+    parts.topics.on_change.add(partial(_set_queue_types, parts.store, parts.topics))
     parts.mappings.on_change.add(partial(_release_pulls, parts))
     if parts.store.compaction is not None:  # a memory store has none
         follow_compaction = partial(_follow_compaction, parts.topics, parts.store.compaction)
@@ -86,6 +89,12 @@ def _follow_compaction(
             compaction.add(name)
         else:
             compaction.discard(name)
+
+
+def _set_queue_types(store: Store, topics: TopicTable, changed: Collection[str]) -> None:
+    """Tell the store which topics have batch queues, before their first message."""
+    for topic in filter(None, map(topics.find, changed)):
+        store.set_batched(topic.topic_name, is_batched=has_batch_queues(topic))
 
 
 async def _follow(topics: TopicTable) -> None:

@@ -20,7 +20,7 @@ from libc.string cimport memchr, memcmp, memcpy
 from bolide.kernel._bytes cimport u32, u64
 from bolide.kernel._crc cimport crc, crc_init
 from bolide.kernel._fields cimport Fields, Slice, cut
-from bolide.kernel._layouts cimport COMPRESSED, PREPARED, V6_SIZE
+from bolide.kernel._layouts cimport COMPRESSED, PREPARED, V6_SIZE, WRAPPED
 
 from bolide.kernel.column_buffers import EVERYTHING, ColumnBuffers, Pairs, Strings, Walk
 from bolide.kernel.columns import (
@@ -266,6 +266,9 @@ cdef class Columns:
                 taken = cut(at, source.len - position, &fields) and (
                     not is_placed or <int64_t>u64(at + 28) == base + position
                 )
+                if taken and fields.sys_flag & WRAPPED == WRAPPED:
+                    stop = Stop.BATCH
+                    break
                 if taken:
                     taken = self.take(at, &fields, check_crc, offset_delta)
                 if not taken:

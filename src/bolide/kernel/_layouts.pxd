@@ -37,5 +37,6 @@ cdef enum:
     BORN_V6 = 0x10
     STORE_V6 = 0x20
     INNER_BATCH = 0x80
+    WRAPPED = 0xC0  # both bits of an inner batch that is to be unwrapped
     INT_DIGITS = 9
     LONG_DIGITS = 18

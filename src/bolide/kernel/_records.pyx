@@ -40,6 +40,7 @@ from bolide.kernel._layouts cimport (
     UNIT_SIZE,
     V4_SIZE,
     V6_SIZE,
+    WRAPPED,
 )
 
 from bolide.kernel._names cimport (
@@ -97,6 +98,7 @@ LAYOUTS = {
     "BORN_V6": (BORN_V6, SysFlag.BORN_HOST_V6),
     "STORE_V6": (STORE_V6, SysFlag.STORE_HOST_V6),
     "INNER_BATCH": (INNER_BATCH, SysFlag.INNER_BATCH),
+    "WRAPPED": (WRAPPED, SysFlag.INNER_BATCH | SysFlag.NEEDS_UNWRAP),
     "INT_DIGITS": (INT_DIGITS, properties.INT_DIGITS),
     "LONG_DIGITS": (LONG_DIGITS, properties.LONG_DIGITS),
 }
@@ -414,6 +416,7 @@ cdef class Found:
     cdef dict growing
     cdef Run last_run
     cdef Growing items
+    cdef list batches
 
     def __cinit__(self, tuple delays, bint wants_keys):
         self.delays = delays
@@ -421,15 +424,20 @@ cdef class Found:
         self.runs = []
         self.growing = {}
         self.items = Growing()
+        self.batches = []
 
-    cdef int add(self, const uint8_t *at, Fields *fields) except -1:
+    cdef int add(self, const uint8_t *at, Fields *fields, Py_ssize_t position) except -1:
         cdef Named named
         cdef int64_t physical_offset = <int64_t>u64(at + OFFSET_AT)
         cdef int64_t timestamp = <int64_t>u64(fields.store_timestamp), code
         cdef int kind = fields.sys_flag & ROLLBACK
         cdef uint8_t *entry
         find_named(fields.properties, &named)
-        if kind != PREPARED and kind != ROLLBACK and not fields.sys_flag & INNER_BATCH:
+        if kind == PREPARED or kind == ROLLBACK:
+            pass
+        elif fields.sys_flag & INNER_BATCH:
+            self.batches.append(position)
+        else:
             code = self.code_of(fields.topic, &named, timestamp)
             entry = self.run_for(at, fields).add(UNIT_SIZE)
             put64(entry, <uint64_t>physical_offset)
@@ -558,7 +566,7 @@ def scan(
                     halt = reference.Halt(Stop.DAMAGED, "it changed while it was read")
                 stop, reason = halt
                 break
-            found.add(at, &fields)
+            found.add(at, &fields, position)
             position += fields.size
     finally:
         PyBuffer_Release(&source)
@@ -571,4 +579,5 @@ def scan(
         found.last_timestamp,
         [QueueRun(run.topic, run.queue_id, run.first_offset, run.copy()) for run in found.runs],
         found.items.copy(),
+        found.batches,
     )

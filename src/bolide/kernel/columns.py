@@ -30,6 +30,7 @@ _CRC_MASK = 0x7FFF_FFFF
 _LONG = 1 << 63
 _COMPRESSED = int(SysFlag.COMPRESSED)
 _PREPARED = int(SysFlag.PREPARED)
+_WRAPPED = int(SysFlag.INNER_BATCH | SysFlag.NEEDS_UNWRAP)
 
 _FOLD = 512 * FIELDS
 """Length of the field list at which rows are moved to their columns."""
@@ -80,6 +81,8 @@ class Columns:
     ) -> Walk:
         """Add the records that begin between two positions of a buffer.
 
+        Stops at an inner batch: the caller adds its messages as records (`unwrap_records`).
+
         Args:
             buffer: records back to back; the last one may reach past `end`.
             position: start of the first record.
@@ -99,6 +102,8 @@ class Columns:
             if self.rows >= self._max_rows or self.size >= self._max_size:
                 return Walk(position, Stop.FULL, "")
             size = self._add_record(data, position, physical_offset, check_crc, offset_delta)
+            if size < 0:
+                return Walk(position, Stop.BATCH, "")
             if not size:
                 halt = halt_at(data, position, physical_offset, check_crc=check_crc)
                 return Walk(position, halt.stop, halt.reason)
@@ -123,10 +128,13 @@ class Columns:
 
     # ---- one record
 
-    def _add_record(  # noqa: C901, PLR0911  inlined: runs once per record
+    def _add_record(  # noqa: C901, PLR0911, PLR0912  inlined: runs once per record
         self, data: bytes, at: int, base: int | None, check_crc: bool, delta: int
     ) -> int:
-        """Add the record at a position if wanted; returns its size, or 0 if it is invalid."""
+        """Add the record at a position if wanted; returns its size, or 0 if it is invalid.
+
+        The size of an inner batch is returned as a negative number; it is not added.
+        """
         size: int
         try:
             head = _HEADS[data[at + _FLAG_BYTE_AT] >> 4 & 3]
@@ -153,6 +161,8 @@ class Columns:
             return 0
         if base is not None and physical_offset != base + at:
             return 0
+        if sys_flag & _WRAPPED == _WRAPPED:
+            return -size
         if delta:
             queue_offset = (queue_offset + delta + _LONG) % (2 * _LONG) - _LONG
         if self._is_filtered and not self._is_wanted(queue_offset, stored, sys_flag):

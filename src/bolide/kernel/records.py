@@ -131,7 +131,7 @@ def scan(  # noqa: PLR0913  one call per log file
         if isinstance(record, Halt):
             halt = record
             break
-        collector.add(record, _raw_topic(buffer, position, record))
+        collector.add(record, _raw_topic(buffer, position, record), position)
         position += record.size
     return Scan(
         position,
@@ -142,6 +142,7 @@ def scan(  # noqa: PLR0913  one call per log file
         collector.last_timestamp,
         [run.cut() for run in collector.runs],
         bytes(collector.items),
+        collector.batches,
     )
 
 
@@ -201,13 +202,18 @@ class _ScanCollector:
     last_timestamp: int = 0
     runs: list[_Run] = field(default_factory=list)
     items: bytearray = field(default_factory=bytearray)
+    batches: list[int] = field(default_factory=list)
     _growing: dict[tuple[bytes, int], _Run] = field(default_factory=dict)
 
-    def add(self, record: Record, topic: bytes) -> None:
+    def add(self, record: Record, topic: bytes, position: int) -> None:
         properties = record.decode_properties()
         code, hashes = _codes(topic, properties)
         kind = record.sys_flag & _TRANSACTION
-        if kind not in {_PREPARED, _TRANSACTION} and not record.sys_flag & _INNER_BATCH:
+        if kind in {_PREPARED, _TRANSACTION}:
+            pass
+        elif record.sys_flag & _INNER_BATCH:
+            self.batches.append(position)
+        else:
             due = self._delivery_time(record, topic, properties)
             entry = UNIT.pack(record.physical_offset, record.size, code if due is None else due)
             self._run(topic, record.queue_id, record.queue_offset).entries += entry

@@ -1,6 +1,6 @@
 """Parameters and results of scanning records."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ class Stop(Enum):
     DAMAGED = "damaged"
     FULL = "full"
     """The target of the records is full."""
+    BATCH = "batch"
+    """An inner batch, which the caller unwraps."""
 
 
 class QueueRun(NamedTuple):
@@ -54,3 +56,5 @@ class Scan:
     """In the order of their first entries; a gap in a queue's offsets begins another run."""
     keys: bytes
     """Items of 20 bytes, `>Iqq`: key hash, physical offset, store timestamp; for `put_keys`."""
+    batches: list[int] = field(default_factory=list)
+    """Positions of inner batches, which have no entries in `runs`."""

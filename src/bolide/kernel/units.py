@@ -21,6 +21,9 @@ class Units:
 
     __slots__ = ("_held", "fresh", "fresh_bytes", "is_changed", "is_closed", "owner")
 
+    unit_size = UNIT_SIZE
+    """A subclass may have longer units that begin alike."""
+
     def __init__(self, owner: Any = None) -> None:
         self.owner = owner
         """The queue of these units, for callers that only have the units."""
@@ -41,7 +44,7 @@ class Units:
     @property
     def end(self) -> int:
         base, data = self._held
-        return base + len(data) // UNIT_SIZE
+        return base + len(data) // self.unit_size
 
     @property
     def size(self) -> int:
@@ -58,7 +61,7 @@ class Units:
         data.extend(UNIT.pack(physical_offset, size, code))
         self.fresh += 1
         self.fresh_bytes += size
-        return base + len(data) // UNIT_SIZE - 1
+        return base + len(data) // self.unit_size - 1
 
     def take_fresh(self) -> tuple[int, int]:
         """Return and reset the number of units added by sends and the bytes of their records."""
@@ -74,26 +77,30 @@ class Units:
         """Return up to `count` units from a queue offset on; empty if it is below `base`."""
         base, data = self._held
         at = queue_offset - base
-        return data[at * UNIT_SIZE : (at + max(count, 0)) * UNIT_SIZE] if at >= 0 else bytearray()
+        return (
+            data[at * self.unit_size : (at + max(count, 0)) * self.unit_size]
+            if at >= 0
+            else bytearray()
+        )
 
     def drop_below(self, queue_offset: int) -> None:
         """Drop the units below a queue offset."""
         base, data = self._held
         if queue_offset > base:
-            self._held = (queue_offset, data[(queue_offset - base) * UNIT_SIZE :])
+            self._held = (queue_offset, data[(queue_offset - base) * self.unit_size :])
 
     def cut(self, queue_offset: int) -> None:
         """Drop the units from a queue offset on."""
         base, data = self._held
-        self._held = (base, data[: max(queue_offset - base, 0) * UNIT_SIZE])
+        self._held = (base, data[: max(queue_offset - base, 0) * self.unit_size])
 
     def end_below(self, physical_offset: int) -> int:
         """Queue offset behind the last unit whose record ends at or below a physical offset."""
         base, data = self._held
-        at = len(data) - UNIT_SIZE  # read once: units may be appended concurrently
+        at = len(data) - self.unit_size  # read once: units may be appended concurrently
         while at >= 0:
             start, size = _PLACE.unpack_from(data, at)
             if start + size <= physical_offset or size == BLANK_SIZE:
                 break
-            at -= UNIT_SIZE
-        return base + at // UNIT_SIZE + 1
+            at -= self.unit_size
+        return base + at // self.unit_size + 1

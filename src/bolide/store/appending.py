@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from bolide.kernel import record_size
 from bolide.model.message import SysFlag
-from bolide.model.properties import delay_level_of
+from bolide.model.properties import PropertyName, delay_level_of
 from bolide.protocol import record_seal
 from bolide.protocol.hosts import V4_SIZE, V6_SIZE
-from bolide.protocol.property_string import PAIR_END, decode_properties
+from bolide.protocol.property_string import NAME_END, PAIR_END, decode_properties
 from bolide.protocol.record import RecordDraft
 
 TRANSACTION = int(SysFlag.ROLLBACK)
@@ -70,19 +70,37 @@ def measure(draft: RecordDraft, max_body_size: int) -> int:
 
     Raises:
         RecordTooLarge: body, topic or properties are over their limits.
-        ValueError: a number does not fit its field, or the draft is an inner batch.
+        ValueError: a number does not fit its field.
     """
     if len(draft.born_host) not in _HOST_SIZES or len(draft.store_host) not in _HOST_SIZES:
         raise ValueError("a host is 4 or 16 bytes of address and 4 of port")
-    if draft.sys_flag & _INNER_BATCH:
-        raise ValueError(
-            f"topic {draft.topic.decode(errors='replace')!r} takes no batches in one record,"
-            " which is for queue.type=BatchCQ: send the messages of the batch one behind the other"
-        )
     try:
         return record_size(draft, max_body_size)
     except struct.error as exc:
         raise ValueError(f"a number of the message fits no field: {exc}") from exc
+
+
+def is_inner_batch(draft: RecordDraft) -> bool:
+    """Whether the body of a draft is a batch of messages."""
+    return bool(draft.sys_flag & _INNER_BATCH)
+
+
+def refuse_inner_batches(drafts: Sequence[RecordDraft]) -> None:
+    """Raises ValueError for an inner batch, which only `append` to a batch queue accepts."""
+    for draft in filter(is_inner_batch, drafts):
+        raise ValueError(
+            f"topic {draft.topic.decode(errors='replace')!r} takes no batches in one record,"
+            " which is for queue.type=BatchCQ: send the messages of the batch one behind the other"
+        )
+
+
+def with_inner_base(draft: RecordDraft, queue_offset: int) -> RecordDraft:
+    """Add the property with the queue offset of an inner batch's first message."""
+    properties = bytes(draft.properties)
+    if properties and not properties.endswith(_PAIR_END):
+        properties += _PAIR_END
+    base = f"{PropertyName.INNER_BASE}{NAME_END}{queue_offset}{PAIR_END}".encode()
+    return draft._replace(properties=properties + base)
 
 
 def check_one_queue(drafts: Sequence[RecordDraft]) -> None:

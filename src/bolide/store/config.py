@@ -10,6 +10,7 @@ from bolide.errors import ConfigError
 from bolide.kernel.units import UNIT_SIZE
 
 _INT_MAX = 2**31 - 1
+_BATCH_UNIT_SIZE = 46
 _DAY_MS = 86_400_000
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": _DAY_MS}
 _DELAY = re.compile(r"([0-9]{1,9})([smhd])")
@@ -62,6 +63,12 @@ class StoreConfig:
         key="mappedFileSizeConsumeQueue",
         aliases=("mapedFileSizeConsumeQueue",),
         bounds=(UNIT_SIZE, _INT_MAX - UNIT_SIZE),
+    )
+    batch_queue_file_size: int = option(
+        300_000 * _BATCH_UNIT_SIZE,
+        "Size of a batch consume queue file in bytes, rounded up to whole units of 46.",
+        key="mapperFileSizeBatchConsumeQueue",
+        bounds=(_BATCH_UNIT_SIZE, _INT_MAX - _BATCH_UNIT_SIZE),
     )
     queue_ext_file_size: int = option(
         48 * 1024**2, "Size of a consume queue extension file in bytes; such files are only read.",
@@ -265,6 +272,8 @@ class StoreConfig:
     def __post_init__(self) -> None:
         rest = -self.consume_queue_file_size % UNIT_SIZE
         object.__setattr__(self, "consume_queue_file_size", self.consume_queue_file_size + rest)
+        rest = -self.batch_queue_file_size % _BATCH_UNIT_SIZE
+        object.__setattr__(self, "batch_queue_file_size", self.batch_queue_file_size + rest)
 
     @property
     def log_directories(self) -> tuple[Path, ...]:

@@ -62,6 +62,10 @@ class ConsumeQueue:
         "has_new_files", "min_offset", "synced", "tail", "written",
     )  # fmt: skip
 
+    unit_size = UNIT_SIZE
+    is_batched = False
+    """Whether a unit stands for a batch of messages (`BatchQueue`)."""
+
     def __init__(
         self, directory: Path, file_size: int, *, disk: Disk, descriptors: DescriptorCache
     ) -> None:
@@ -72,7 +76,7 @@ class ConsumeQueue:
         self._disk = disk
         self._descriptors = descriptors
         self._starts: list[int] = []  # of the files, in bytes
-        self.tail = Units(self)
+        self.tail = self._new_tail()
         """The newest units; the fast path appends to them directly."""
         self._shrink_at = _MAX_TAIL
         self._doubtful = False
@@ -82,6 +86,9 @@ class ConsumeQueue:
         self.synced = 0
         """Units below are on the disk."""
 
+    def _new_tail(self) -> Units:
+        return Units(self)
+
     @property
     def max_offset(self) -> int:
         """The next queue offset."""
@@ -90,7 +97,7 @@ class ConsumeQueue:
     @property
     def first_offset(self) -> int:
         """Queue offset of the first unit of the first file."""
-        return self._starts[0] // UNIT_SIZE if self._starts else self.tail.base
+        return self._starts[0] // self.unit_size if self._starts else self.tail.base
 
     @property
     def files(self) -> int:
@@ -120,7 +127,7 @@ class ConsumeQueue:
             end = queue_offset
         if queue_offset > end:
             raise ValueError(f"units {end} to {queue_offset} are missing")
-        self.append(units[(end - queue_offset) * UNIT_SIZE :])
+        self.append(units[(end - queue_offset) * self.unit_size :])
 
     def fill(self, queue_offset: int) -> None:
         """Append blank units up to an offset, in place of units that are lost."""
@@ -128,7 +135,7 @@ class ConsumeQueue:
 
     def start_at(self, queue_offset: int) -> None:
         """Start an empty queue at an offset."""
-        file_units = self._file_size // UNIT_SIZE
+        file_units = self._file_size // self.unit_size
         base = queue_offset - queue_offset % file_units
         self.tail.reset(base, _BLANK_UNIT * (queue_offset - base))
         self.written = self.synced = base
@@ -151,18 +158,26 @@ class ConsumeQueue:
 
     def units(self, queue_offset: int, count: int, may_block: bool = True) -> bytearray:
         """As `read`, but return the encoded units."""
-        tail = self.tail
-        found = tail.take(queue_offset, count)
-        below = tail.base - queue_offset
-        if found or below <= 0:
-            return found
-        found = self._read_files(queue_offset, min(count, below), may_block)
-        if len(found) == below * UNIT_SIZE:
-            found += tail.take(queue_offset + below, count - below)
-        return found
+        return self._numbered(queue_offset, count, may_block)
 
     def unit(self, queue_offset: int) -> Unit | None:
         return next(self.read(queue_offset, 1), None)
+
+    def _unit_at(self, number: int) -> Unit | None:
+        data = self._numbered(number, 1)
+        return _unit(data) if data else None
+
+    def _numbered(self, number: int, count: int, may_block: bool = True) -> bytearray:
+        """Encoded units by their number, which is the queue offset unless units are batches."""
+        tail = self.tail
+        found = tail.take(number, count)
+        below = tail.base - number
+        if found or below <= 0:
+            return found
+        found = self._read_files(number, min(count, below), may_block)
+        if len(found) == below * self.unit_size:
+            found += tail.take(number + below, count - below)
+        return found
 
     def end_below(self, physical_offset: int) -> int:
         """Return the offset behind the last unit whose record ends at or before a log position."""
@@ -198,7 +213,7 @@ class ConsumeQueue:
         units that may lie behind a hole.
         """
         tail = self.tail
-        end = self.end_below(physical_offset)
+        end = tail.end_below(physical_offset)
         if end == tail.end and not thoroughly:
             return
         if end > tail.base or not self._starts:
@@ -207,13 +222,13 @@ class ConsumeQueue:
             self.synced = min(self.synced, end)
         else:
             self._reset(lambda unit: unit.size > 0 and unit.physical_offset < physical_offset)
-            end = self.max_offset
+            end = tail.end
         self._zero_from(end)
-        self.min_offset = min(self.min_offset, end)
+        self.min_offset = min(self.min_offset, self.max_offset)
 
     def rewind(self, physical_offset: int) -> None:
         """Drop units that exist only in memory and whose records end behind a log position."""
-        self.tail.cut(self.end_below(physical_offset))
+        self.tail.cut(self.tail.end_below(physical_offset))
 
     def write(self, end: int) -> bool:
         """Write units below `end` to the files; returns whether there were any. Blocks.
@@ -221,22 +236,30 @@ class ConsumeQueue:
         Raises:
             OSError: the disk is full or fails; units not written stay in memory.
         """
-        start, end = self.written, min(end, self.max_offset)
+        start, end = self.written, min(end, self.tail.end)
         if start >= end:
             return False
         data = self.tail.take(start, end - start)
-        position = start * UNIT_SIZE
+        position = start * self.unit_size
         while data:
             file_start = position - position % self._file_size
             part = data[: file_start + self._file_size - position]
             self._write_part(file_start, part, position - file_start)
             data, position = data[len(part) :], position + len(part)
-            self.written = position // UNIT_SIZE
+            self.written = position // self.unit_size
         return True
+
+    def write_below(self, physical_offset: int) -> bool:
+        """Write the units of records below a log position; returns whether all units are written.
+
+        Raises: as `write`.
+        """
+        self.write(self.tail.end_below(physical_offset))
+        return self.written == self.tail.end
 
     @property
     def dirty_pages(self) -> int:
-        return (self.written - self.synced) * UNIT_SIZE // _PAGE
+        return (self.written - self.synced) * self.unit_size // _PAGE
 
     def sync(self) -> None:
         """Wait until the units written are on the disk. Blocks."""
@@ -245,10 +268,10 @@ class ConsumeQueue:
             return
         if self._doubtful:
             self._write_again()
-        first = self.synced * UNIT_SIZE
+        first = self.synced * self.unit_size
         self._doubtful = True  # after a failed sync the system may treat dirty pages as clean
         for start in self._starts:
-            if start + self._file_size > first and start < written * UNIT_SIZE:
+            if start + self._file_size > first and start < written * self.unit_size:
                 with self._descriptors.use(self._path(start)) as descriptor:
                     self._disk.sync(descriptor)
         self._doubtful = False
@@ -271,7 +294,7 @@ class ConsumeQueue:
         """Remove the files whose last record lies below a log position, but never the last file."""
         removed = []
         while len(self._starts) > 1:
-            last = self.unit(self._starts[1] // UNIT_SIZE - 1)
+            last = self._unit_at(self._starts[1] // self.unit_size - 1)
             if last is not None and last.physical_offset >= physical_offset:
                 break
             removed.append(Path(self._path(self._starts.pop(0))))
@@ -283,8 +306,8 @@ class ConsumeQueue:
         self.tail.is_closed = True  # first: holders of the queue check this before they read
         while self._starts:
             self._descriptors.remove(self._path(self._starts.pop()), lambda: None)
-        self.tail.reset(self.max_offset)
-        self.written = self.synced = self.max_offset
+        self.tail.reset(self.tail.end)
+        self.written = self.synced = self.tail.end
 
     # ---- inside
 
@@ -315,9 +338,9 @@ class ConsumeQueue:
         for start in reversed(self._starts):
             count, data = self._sound_units(start, sound)
             if count:
-                end = start // UNIT_SIZE + count
+                end = start // self.unit_size + count
                 break
-        self.tail.reset(end - len(data) // UNIT_SIZE, data)
+        self.tail.reset(end - len(data) // self.unit_size, data)
         self.written = end
         self.synced = self.first_offset if self._starts else end
 
@@ -328,25 +351,29 @@ class ConsumeQueue:
         """
         with _opened(self._path(start)) as descriptor:
             hole = min(os.lseek(descriptor, 0, os.SEEK_HOLE), self._file_size)
-            high = -(-hole // UNIT_SIZE)
+            high = -(-hole // self.unit_size)
             low = max(high - _LAST_UNITS, 0)
-            data = read_at(descriptor, (high - low) * UNIT_SIZE, low * UNIT_SIZE)
-            count = _count_sound(data, sound)
+            data = read_at(descriptor, (high - low) * self.unit_size, low * self.unit_size)
+            count = _count_sound(data, sound, self.unit_size)
             if count == 0 and low:
                 high = bisect_left(
                     range(low),
                     True,
-                    key=lambda at: not sound(_unit(read_at(descriptor, UNIT_SIZE, at * UNIT_SIZE))),
+                    key=lambda at: (
+                        not sound(_unit(read_at(descriptor, self.unit_size, at * self.unit_size)))
+                    ),
                 )
                 low = max(high - _KEPT_UNITS, 0)
-                data = read_at(descriptor, (high - low) * UNIT_SIZE, low * UNIT_SIZE)
+                data = read_at(descriptor, (high - low) * self.unit_size, low * self.unit_size)
                 count = high - low
-        return low + count, data[max(count - _KEPT_UNITS, 0) * UNIT_SIZE : count * UNIT_SIZE]
+        return low + count, data[
+            max(count - _KEPT_UNITS, 0) * self.unit_size : count * self.unit_size
+        ]
 
     def _read_files(self, queue_offset: int, count: int, may_block: bool) -> bytearray:
         """Read units, across file boundaries if necessary."""
         found = bytearray()
-        position, end = queue_offset * UNIT_SIZE, (queue_offset + count) * UNIT_SIZE
+        position, end = queue_offset * self.unit_size, (queue_offset + count) * self.unit_size
         while position < end:
             start = position - position % self._file_size
             if start not in self._starts:
@@ -365,11 +392,13 @@ class ConsumeQueue:
 
     def _write_again(self) -> None:
         """Write the unsynced units again, so that the next sync covers them."""
-        position, end = self.synced * UNIT_SIZE, self.written * UNIT_SIZE
+        position, end = self.synced * self.unit_size, self.written * self.unit_size
         while position < end:
             start = position - position % self._file_size
             size = min(end, start + self._file_size) - position
-            part = self._read_files(position // UNIT_SIZE, size // UNIT_SIZE, may_block=True)
+            part = self._read_files(
+                position // self.unit_size, size // self.unit_size, may_block=True
+            )
             self._write_part(start, part, position - start)
             position += size
 
@@ -385,7 +414,7 @@ class ConsumeQueue:
 
     def _zero_from(self, end: int) -> None:
         """Zero the files behind the end: recovery must not find units there."""
-        position = end * UNIT_SIZE
+        position = end * self.unit_size
         for start in list(self._starts):
             path = self._path(start)
             if start >= position and start > self._starts[0]:
@@ -400,16 +429,16 @@ _Sound = Callable[[Unit], bool]
 
 
 def _unit(data: bytes | bytearray) -> Unit:
-    return Unit._make(UNIT.unpack(data))
+    return Unit._make(UNIT.unpack_from(data))
 
 
-def _count_sound(data: bytearray, sound: _Sound) -> int:
+def _count_sound(data: bytearray, sound: _Sound, unit_size: int) -> int:
     """Return the number of units before the first unsound one."""
-    count = len(data) // UNIT_SIZE
+    count = len(data) // unit_size
     return bisect_left(
         range(count),
         True,
-        key=lambda at: not sound(Unit._make(UNIT.unpack_from(data, at * UNIT_SIZE))),
+        key=lambda at: not sound(Unit._make(UNIT.unpack_from(data, at * unit_size))),
     )
 
 

@@ -19,8 +19,10 @@ from bolide.model.message import SysFlag, compression_type, transaction_type
 from bolide.model.properties import KEY_SEPARATOR, PropertyName
 from bolide.protocol.compression import decompress
 from bolide.protocol.hosts import unpack_host
+from bolide.protocol.inner_batch import unwrap
 from bolide.protocol.message_id import OffsetId
 from bolide.protocol.record import Record
+from bolide.store.batch_queue import BATCH_DIRECTORY, BATCH_UNIT, BATCH_UNIT_SIZE, BatchUnit
 from bolide.store.consume_queue import Unit
 from bolide.store.layout import Layout
 from bolide.store.log_walk import Damage, LogWalk, SoundRecords, read_one
@@ -107,6 +109,9 @@ def dump(path: Path, selection: Selection, warn: Warn) -> Iterator[Record]:
         OSError: a file cannot be opened.
     """
     files = _log_files(path)
+    if selection.by_queue and (batches := _batch_queue_of(path, selection)):
+        yield from _dump_batches(batches, files, selection, warn)
+        return
     if selection.by_queue and (queue := _queue_of(path, selection)):
         yield from _dump_queue(queue, files, selection, warn)
         return
@@ -116,7 +121,8 @@ def dump(path: Path, selection: Selection, warn: Warn) -> Iterator[Record]:
                 if isinstance(item, Damage):
                     warn(f"{file} at {item.at}: {item.reason}")
                 elif isinstance(item, SoundRecords):
-                    yield from filter(selection.wants, item.records())
+                    messages = (each for record in item.records() for each in unwrap(record))
+                    yield from filter(selection.wants, messages)
         except FileNotFoundError:
             warn(f"{file}: was removed in the meantime")
 
@@ -256,15 +262,42 @@ def _queue_of(path: Path, selection: Selection) -> QueueFiles | None:
     return files if files else None
 
 
+def _batch_queue_of(path: Path, selection: Selection) -> QueueFiles | None:
+    """Return the selected batch queue, if the store has it."""
+    if not (path / "commitlog").is_dir() or selection.topic is None:
+        return None
+    directory = path / BATCH_DIRECTORY / selection.topic / str(selection.queue_id)
+    size = Layout.read_off(path).batch_queue_file_size
+    files = QueueFiles(directory, size, BATCH_UNIT_SIZE)
+    return files if files else None
+
+
+def _dump_batches(
+    queue: QueueFiles, files: list[tuple[Path, int]], selection: Selection, warn: Warn
+) -> Iterator[Record]:
+    starts = [int(file.name) for file, _ in files]
+    for _, data in queue.blocks(queue.first, queue.end):
+        for unit in map(BatchUnit._make, BATCH_UNIT.iter_unpack(data)):
+            if unit.size <= 0 or unit.physical_offset < starts[0]:
+                continue
+            record = _record_of(unit.physical_offset, files, starts)
+            if isinstance(record, str):
+                warn(f"queue offset {unit.base}, at {unit.physical_offset}: {record}")
+            else:
+                yield from filter(selection.wants, unwrap(record))
+
+
+def _record_of(
+    physical_offset: int, files: list[tuple[Path, int]], starts: list[int]
+) -> Record | str:
+    at = bisect_left(starts, physical_offset + 1) - 1
+    return read_one(files[at][0], physical_offset) if at >= 0 else "it was removed"
+
+
 def _dump_queue(
     queue: QueueFiles, files: list[tuple[Path, int]], selection: Selection, warn: Warn
 ) -> Iterator[Record]:
     starts = [int(file.name) for file, _ in files]
-
-    def read(unit: Unit) -> Record | str:
-        at = bisect_left(starts, unit.physical_offset + 1) - 1
-        return read_one(files[at][0], unit.physical_offset) if at >= 0 else "it was removed"
-
     first = selection.first.value if selection.first and not selection.first.is_time else 0
     last = selection.last.value if selection.last and not selection.last.is_time else queue.end
     for offset, data in queue.blocks(first, min(last, queue.end)):
@@ -273,7 +306,7 @@ def _dump_queue(
             expired = unit.physical_offset < starts[0]
             if unit.size <= 0 or unit.size == BLANK_SIZE or expired:
                 continue
-            record = read(unit)
+            record = _record_of(unit.physical_offset, files, starts)
             if isinstance(record, str):
                 warn(f"queue offset {offset + number}, at {unit.physical_offset}: {record}")
             elif selection.wants(record):

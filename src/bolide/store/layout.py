@@ -13,6 +13,7 @@ from typing import NamedTuple
 from bolide.kernel import Check
 from bolide.kernel.index_entries import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from bolide.kernel.units import UNIT_SIZE
+from bolide.store.batch_queue import BATCH_DIRECTORY
 from bolide.store.config import StoreConfig, delay_levels
 from bolide.store.descriptors import read_at
 from bolide.store.errors import DamagedFile
@@ -36,6 +37,7 @@ class Layout:
     log_directories: tuple[Path, ...]
     log_file_size: int
     queue_file_size: int
+    batch_queue_file_size: int
     index: IndexShape | None
     """None without an index, or if the shape cannot be derived from its files."""
     delays: tuple[int, ...]
@@ -51,6 +53,7 @@ class Layout:
             log_directories=config.log_directories,
             log_file_size=config.commit_log_file_size,
             queue_file_size=config.consume_queue_file_size,
+            batch_queue_file_size=config.batch_queue_file_size,
             index=IndexShape(config.max_hash_slots, config.max_index_entries)
             if config.index_enabled
             else None,
@@ -78,6 +81,10 @@ class Layout:
                 (_numbered(queue) for _, _, queue in queue_directories(root)),
                 defaults.consume_queue_file_size,
             ),
+            batch_queue_file_size=_file_size(
+                (_numbered(queue) for _, _, queue in queue_directories(root, BATCH_DIRECTORY)),
+                defaults.batch_queue_file_size,
+            ),
             index=_index_shape(root, defaults),
             delays=delay_levels(defaults.message_delay_level),
             check=Check.BODY,
@@ -98,9 +105,9 @@ class Layout:
         return sorted(path for path in directory.iterdir() if _INDEX_NAME.fullmatch(path.name))
 
 
-def queue_directories(root: Path) -> Iterator[tuple[str, int, Path]]:
+def queue_directories(root: Path, name: str = "consumequeue") -> Iterator[tuple[str, int, Path]]:
     """Yield topic, queue id and directory of each consume queue."""
-    top = root / "consumequeue"
+    top = root / name
     for topic in sorted(top.iterdir()) if top.is_dir() else ():
         if topic.is_dir():
             for queue in sorted(topic.iterdir()):

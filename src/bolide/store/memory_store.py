@@ -10,6 +10,7 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Self
 
 from bolide.config import ConfigCell
@@ -28,12 +29,18 @@ from bolide.store.appending import (
     AppendRoom,
     check_one_queue,
     delivery_time,
+    is_inner_batch,
     measure,
+    refuse_inner_batches,
     with_end,
+    with_inner_base,
     with_seal_room,
 )
+from bolide.store.batch_queue import BATCH_UNIT_SIZE, BatchQueue, BatchUnit, inner_count
 from bolide.store.config import StoreConfig, delay_levels
 from bolide.store.consume_queue import Unit
+from bolide.store.descriptors import DescriptorCache
+from bolide.store.disk import Disk
 from bolide.store.flusher import Flushed, Listener
 from bolide.store.health import Health
 from bolide.store.queries import Queries
@@ -87,20 +94,30 @@ class MemoryStore(Queries):
         return self.append_batch((draft,))[0]
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
-        drafts = list(map(with_seal_room if self._seal else with_end, drafts))
-        limit = self.config.value.max_message_size
-        sizes = [measure(draft, limit) for draft in drafts]
+        is_inner = len(drafts) == 1 and is_inner_batch(drafts[0])
+        if not is_inner:
+            refuse_inner_batches(drafts)
+        given, (drafts, sizes) = drafts, self._measured(drafts)
         check_one_queue(drafts)
         with self._lock:
             self._require_open()
             self.health.check()
-            self.queues.require(drafts[0].topic, drafts[0].queue_id)
+            queue = self.queues.require(drafts[0].topic, drafts[0].queue_id)
+            if is_inner:
+                if not queue.is_batched:
+                    refuse_inner_batches(drafts)
+                drafts, sizes = self._measured([with_inner_base(given[0], queue.max_offset)])
             self.log.reserve(sum(sizes))
             now = int(self._clock() * 1000)
             appended = [self._put(*each, now) for each in zip(drafts, sizes, strict=True)]
         for listener in self._listeners:
             listener(Flushed(appended[-1].end))
         return appended
+
+    def _measured(self, drafts: Sequence[RecordDraft]) -> tuple[list[RecordDraft], list[int]]:
+        ready = list(map(with_seal_room if self._seal else with_end, drafts))
+        limit = self.config.value.max_message_size
+        return ready, [measure(draft, limit) for draft in ready]
 
     @property
     def takes_raw_records(self) -> bool:
@@ -121,7 +138,10 @@ class MemoryStore(Queries):
 
     def tail(self, topic: bytes, queue_id: int) -> Units:
         with self._lock:
-            return self.queues.require(topic, queue_id).tail
+            queue = self.queues.require(topic, queue_id)
+            if queue.is_batched:
+                raise ValueError(f"the units of topic {topic!r} stand for batches")
+            return queue.tail
 
     def publish(
         self, room: AppendRoom, size: int, count: int, last_record: int, changed: Sequence[Units]
@@ -152,7 +172,10 @@ class MemoryStore(Queries):
         if draft.topic == SCHEDULE_TOPIC:
             code = delivery_time(draft, timestamp, code, self._delays)
         self.log.put(bytes(record))
-        if queued:
+        if queued and isinstance(queue, BatchQueue):
+            place = physical_offset, size, code, timestamp, queue_offset
+            queue.add(BatchUnit(*place, inner_count(draft)))
+        elif queued:
             queue.tail.append(UNIT.pack(physical_offset, size, code))
         if self.config.value.index_enabled and kind != ROLLBACK:
             for value in hashes:
@@ -192,6 +215,13 @@ class MemoryStore(Queries):
     def remove_topic(self, topic: str) -> int:
         with self._lock:
             return self.queues.remove_topic(topic.encode())
+
+    def set_batched(self, topic: str, *, is_batched: bool) -> None:
+        name = topic.encode()
+        with self._lock:
+            if is_batched is not (name in self.queues.batch_topics):
+                self.queues.remove_topic(name)
+                self.queues.batch_topics ^= {name}
 
     def _find_positions(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
         positions = self._index.get(index_hash(topic, key), [])
@@ -266,6 +296,8 @@ class MemoryLog:
 class MemoryQueue:
     """A consume queue; it keeps all its units."""
 
+    is_batched = False
+
     def __init__(self) -> None:
         self.tail = Units(self)
         self.min_offset = 0
@@ -290,25 +322,34 @@ class MemoryQueue:
 
 class MemoryQueues:
     def __init__(self) -> None:
-        self._queues: dict[tuple[bytes, int], MemoryQueue] = {}
+        self._queues: dict[tuple[bytes, int], MemoryQueue | BatchQueue] = {}
+        self._descriptors = DescriptorCache()
+        self.batch_topics: set[bytes] = set()
 
-    def __iter__(self) -> Iterator[MemoryQueue]:
+    def __iter__(self) -> Iterator[MemoryQueue | BatchQueue]:
         return iter(list(self._queues.values()))
 
     @property
     def keys(self) -> list[tuple[bytes, int]]:
         return list(self._queues)
 
-    def find(self, topic: bytes, queue_id: int) -> MemoryQueue | None:
+    def find(self, topic: bytes, queue_id: int) -> MemoryQueue | BatchQueue | None:
         return self._queues.get((topic, queue_id))
 
-    def require(self, topic: bytes, queue_id: int) -> MemoryQueue:
+    def require(self, topic: bytes, queue_id: int) -> MemoryQueue | BatchQueue:
         """Find or create a queue. Raises ValueError for a name that a file store would refuse."""
         found = self._queues.get((topic, queue_id))
         if found is None:
             check_queue(topic, queue_id)
-            found = self._queues[topic, queue_id] = MemoryQueue()
+            is_batched = topic in self.batch_topics
+            found = self._queues[topic, queue_id] = (
+                self._new_batch_queue() if is_batched else MemoryQueue()
+            )
         return found
+
+    def _new_batch_queue(self) -> BatchQueue:
+        """A queue that is never written to files keeps all its units in memory."""
+        return BatchQueue(Path(), BATCH_UNIT_SIZE, disk=Disk(), descriptors=self._descriptors)
 
     def remove_topic(self, topic: bytes) -> int:
         keys = [key for key in self._queues if key[0] == topic]

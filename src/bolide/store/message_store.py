@@ -28,10 +28,14 @@ from bolide.store.appending import (
     AppendRoom,
     check_one_queue,
     delivery_time,
+    is_inner_batch,
     measure,
+    refuse_inner_batches,
     with_end,
+    with_inner_base,
     with_seal_room,
 )
+from bolide.store.batch_queue import BatchQueue, BatchUnit, inner_count
 from bolide.store.checkpoint import CheckpointFile
 from bolide.store.commit_log import CommitLog
 from bolide.store.compaction.topic_compaction import TopicCompaction
@@ -49,6 +53,7 @@ from bolide.store.queue_table import QueueTable
 from bolide.store.reading import MessageFilter
 from bolide.store.recovery import LoadedStore, Progress, log_progress, recover
 from bolide.store.retention import Retention
+from bolide.store.tables import read_batch_topics
 from bolide.store.unsupported import refuse_unsupported
 
 log = logging.getLogger(__name__)
@@ -115,7 +120,12 @@ class MessageStore(Queries):
             staged=self._staged,
             new=config.new_log_directories,
         )
-        self.queues = QueueTable(root / "consumequeue", config.consume_queue_file_size, disk=disk)
+        self.queues = QueueTable(
+            root / "consumequeue",
+            config.consume_queue_file_size,
+            disk=disk,
+            batch_file_size=config.batch_queue_file_size,
+        )
         self.index = (
             KeyIndex(
                 root / "index",
@@ -198,6 +208,7 @@ class MessageStore(Queries):
         clean = not self._abort.exists()
         self._remove_leftovers()
         self.log.load()
+        self.queues.batch_topics = set(map(str.encode, read_batch_topics(root)))
         self.queues.load()
         if self.index:
             self.index.load()
@@ -270,6 +281,8 @@ class MessageStore(Queries):
             ValueError: topic or queue id cannot name a directory, or a number does not fit its
                 field.
         """
+        if is_inner_batch(draft):
+            return self._append_inner_batch(draft)
         draft = with_seal_room(draft) if self._seal else with_end(draft)
         size = measure(draft, self._max_message_size)
         facts = describe(draft.topic, draft.properties)
@@ -277,11 +290,27 @@ class MessageStore(Queries):
             self._refuse_if_closed(nearly_full=makes_room)
             return self._put(draft, size, facts, int(self._clock() * 1000))
 
+    def _append_inner_batch(self, draft: RecordDraft) -> Appended:
+        """Append a batch as one record, which names the queue offset of its first message."""
+        count = inner_count(draft)
+        measure(draft, self._max_message_size)  # before a queue is made for it
+        with self._lock:
+            self._refuse_if_closed()
+            queue = self.queues.require(draft.topic, draft.queue_id)
+            if not queue.is_batched:
+                refuse_inner_batches((draft,))
+            draft = with_inner_base(draft, queue.max_offset)
+            draft = with_seal_room(draft) if self._seal else with_end(draft)
+            size = measure(draft, self._max_message_size)
+            facts = describe(draft.topic, draft.properties)
+            return self._put(draft, size, facts, int(self._clock() * 1000), count)
+
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
         """Append messages of one topic and queue contiguously: all of them or none.
 
         Raises: as `append`.
         """
+        refuse_inner_batches(drafts)
         drafts = list(map(with_seal_room if self._seal else with_end, drafts))
         sizes = [measure(draft, self._max_message_size) for draft in drafts]
         facts = [describe(draft.topic, draft.properties) for draft in drafts]
@@ -297,7 +326,12 @@ class MessageStore(Queries):
             return [self._put(*each, now) for each in zip(drafts, sizes, facts, strict=True)]
 
     def _put(
-        self, draft: RecordDraft, size: int, facts: tuple[int, tuple[int, ...]], timestamp: int
+        self,
+        draft: RecordDraft,
+        size: int,
+        facts: tuple[int, tuple[int, ...]],
+        timestamp: int,
+        count: int = 1,
     ) -> Appended:
         queue = self.queues.require(draft.topic, draft.queue_id)
         kind = draft.sys_flag & TRANSACTION
@@ -315,9 +349,12 @@ class MessageStore(Queries):
         if queued:
             if draft.topic == SCHEDULE_TOPIC:
                 code = delivery_time(draft, timestamp, code, self._delays)
-            queue.append(UNIT.pack(position, size, code))
+            if isinstance(queue, BatchQueue):
+                queue.add(BatchUnit(position, size, code, timestamp, queue_offset, count))
+            else:
+                queue.append(UNIT.pack(position, size, code))
             self.queues.changed(queue)
-            self._units += 1
+            self._units += count
         if hashes and kind != ROLLBACK:
             self._keys.add(hashes, position, timestamp)
         self.maintenance.appended(position)
@@ -355,10 +392,13 @@ class MessageStore(Queries):
         Callers of `reserve` append to it. It is closed when the queue is removed.
 
         Raises:
-            ValueError: topic or queue id cannot name a directory.
+            ValueError: topic or queue id cannot name a directory, or it is a batch queue.
         """
         with self._lock:
-            return self.queues.require(topic, queue_id).tail
+            queue = self.queues.require(topic, queue_id)
+            if queue.is_batched:
+                raise ValueError(f"the units of topic {topic!r} stand for batches")
+            return queue.tail
 
     def publish(
         self, room: AppendRoom, size: int, count: int, last_record: int, changed: Sequence[Units]
@@ -501,6 +541,15 @@ class MessageStore(Queries):
             shutil.rmtree(aside, ignore_errors=True)
         self.compaction.remove_topic(topic, aside)
         return count
+
+    def set_batched(self, topic: str, *, is_batched: bool) -> None:
+        """Set the kind of queues that a topic has; queues of the other kind are removed. Blocks."""
+        name = topic.encode()
+        if is_batched is (name in self.queues.batch_topics):
+            return
+        self.remove_topic(topic)  # what a deleted topic of that name left
+        with self._lock:
+            (self.queues.batch_topics.add if is_batched else self.queues.batch_topics.discard)(name)
 
     def index_end(self) -> tuple[int, int]:
         return (self.index.end_timestamp, self.index.end_offset) if self.index else (0, 0)

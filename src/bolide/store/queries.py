@@ -10,6 +10,8 @@ from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import RECORD_HEAD, Record, is_record_magic
 from bolide.protocol.record_errors import BadRecord
+from bolide.store.batch_queue import BatchQueue
+from bolide.store.batch_reading import batch_offset_at, read_batches
 from bolide.store.compaction.topic_compaction import TopicCompaction
 from bolide.store.config import StoreConfig
 from bolide.store.errors import StoreClosed
@@ -84,6 +86,8 @@ class Queries:
             if found is not None:
                 return found
         wanted = self._by_units(wanted, topic, queue_id, may_block=may_block)
+        if isinstance(queue, BatchQueue):
+            return read_batches(self.log, queue, queue_offset, limits, wanted, may_block=may_block)
         return read_queue(self.log, queue, queue_offset, limits, wanted, may_block=may_block)
 
     def _usual_limits(
@@ -183,10 +187,13 @@ class Queries:
 
         LOWER: the first message stored then or later; the maximum offset if all are older.
         UPPER: the last message stored then or before; 0 if all are newer.
+        A batch queue has RocketMQ's own rules for it (`batch_offset_at`).
         """
         queue = self.find_queue(topic, queue_id)
         if queue is None:
             return 0
+        if isinstance(queue, BatchQueue):
+            return batch_offset_at(queue, timestamp, boundary)
         first, end = queue.min_offset, queue.end_below(self.log.written)
         later = timestamp if boundary is Boundary.LOWER else timestamp + 1
         low, high = first, end

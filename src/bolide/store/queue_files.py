@@ -15,9 +15,11 @@ _BLOCK = 50_000
 class QueueFiles:
     """The files of one queue. Units without a file read as zeros."""
 
-    def __init__(self, directory: Path, file_size: int) -> None:
+    def __init__(self, directory: Path, file_size: int, unit_size: int = UNIT_SIZE) -> None:
+        """With another unit size, queue offsets are unit numbers."""
         self.directory = directory
         self._file_size = file_size
+        self._unit_size = unit_size
         self._starts = queue_file_starts(directory)
 
     def __bool__(self) -> bool:
@@ -26,21 +28,21 @@ class QueueFiles:
     @property
     def first(self) -> int:
         """Queue offset of the first unit of the first file."""
-        return self._starts[0] // UNIT_SIZE if self._starts else 0
+        return self._starts[0] // self._unit_size if self._starts else 0
 
     def first_in_file(self, queue_offset: int) -> int:
         """Queue offset of the first unit in the file of a unit."""
-        return queue_offset - queue_offset % (self._file_size // UNIT_SIZE)
+        return queue_offset - queue_offset % (self._file_size // self._unit_size)
 
     def place(self, queue_offset: int) -> tuple[Path, int]:
         """Return the file of a unit, and the unit's position in it."""
-        position = queue_offset * UNIT_SIZE
+        position = queue_offset * self._unit_size
         start = position - position % self._file_size
         return self._path(start), position - start
 
     def read(self, queue_offset: int, count: int) -> bytes:
         found = bytearray()
-        for start, at, size in self._parts(queue_offset, count * UNIT_SIZE):
+        for start, at, size in self._parts(queue_offset, count * self._unit_size):
             part = self._read(start, at, size) if start in self._starts else b""
             found += part + bytes(size - len(part))
         return bytes(found)
@@ -48,19 +50,19 @@ class QueueFiles:
     def blocks(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Yield the units between two offsets in blocks, with their first offset; skips holes."""
         for start in self._starts:
-            low = max(first * UNIT_SIZE, start) - start
-            high = min(end * UNIT_SIZE - start, self._file_size)
+            low = max(first * self._unit_size, start) - start
+            high = min(end * self._unit_size - start, self._file_size)
             for at, stop in self._data(start, low, high):
-                for place in range(at, stop, _BLOCK * UNIT_SIZE):
-                    size = min(_BLOCK * UNIT_SIZE, stop - place)
+                for place in range(at, stop, _BLOCK * self._unit_size):
+                    size = min(_BLOCK * self._unit_size, stop - place)
                     data = self._read(start, place, size)
-                    whole = len(data) // UNIT_SIZE * UNIT_SIZE
-                    yield (start + place) // UNIT_SIZE, bytes(data[:whole])
+                    whole = len(data) // self._unit_size * self._unit_size
+                    yield (start + place) // self._unit_size, bytes(data[:whole])
 
     @property
     def end(self) -> int:
         """Queue offset behind the last file."""
-        return (self._starts[-1] + self._file_size) // UNIT_SIZE if self._starts else 0
+        return (self._starts[-1] + self._file_size) // self._unit_size if self._starts else 0
 
     def write(self, queue_offset: int, units: bytes, disk: Disk) -> None:
         for start, at, size in self._parts(queue_offset, len(units)):
@@ -96,7 +98,7 @@ class QueueFiles:
 
     def _parts(self, queue_offset: int, size: int) -> Iterator[tuple[int, int, int]]:
         """Split a range of bytes at file boundaries: file start, position in the file, size."""
-        position, end = queue_offset * UNIT_SIZE, queue_offset * UNIT_SIZE + size
+        position, end = queue_offset * self._unit_size, queue_offset * self._unit_size + size
         while position < end:
             start = position - position % self._file_size
             part = min(end, start + self._file_size) - position
@@ -113,7 +115,8 @@ class QueueFiles:
         finally:
             os.close(descriptor)
         return [
-            (max(at - at % UNIT_SIZE, low), min(end + -end % UNIT_SIZE, high)) for at, end in found
+            (max(at - at % self._unit_size, low), min(end + -end % self._unit_size, high))
+            for at, end in found
         ]
 
     def _read(self, start: int, at: int, size: int) -> bytearray:

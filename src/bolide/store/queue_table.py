@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from bolide.store.batch_queue import BATCH_DIRECTORY, BATCH_UNIT_SIZE, BatchQueue
 from bolide.store.consume_queue import ConsumeQueue
 from bolide.store.descriptors import DescriptorCache
 from bolide.store.disk import Disk
@@ -18,11 +19,25 @@ _LONGEST_NAME = 255
 
 
 class QueueTable:
-    """Queue files are in `<directory>/<topic>/<queue id>/`. Appends hold the store's lock."""
+    """Queue files are in `<directory>/<topic>/<queue id>/`. Appends hold the store's lock.
 
-    def __init__(self, directory: Path, file_size: int, *, disk: Disk) -> None:
+    Batch queues are in a directory of their own beside it. A topic has queues of one kind.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        *,
+        disk: Disk,
+        batch_file_size: int = 300_000 * BATCH_UNIT_SIZE,
+    ) -> None:
         self._directory = directory
         self._file_size = file_size
+        self._batch_directory = directory.with_name(BATCH_DIRECTORY)
+        self._batch_file_size = batch_file_size
+        self.batch_topics: set[bytes] = set()
+        """Topics whose queues are batch queues; set before their first queue is made."""
         self._disk = disk
         self._descriptors = DescriptorCache()
         self._queues: dict[QueueKey, ConsumeQueue] = {}
@@ -43,12 +58,19 @@ class QueueTable:
         return list(self._queues)
 
     def load(self) -> None:
-        if not self._directory.exists():
-            return
-        for topic in _directories(self._directory):
-            for queue in _directories(topic.path):
-                if queue.name.isdigit():
-                    self.require(os.fsencode(topic.name), int(queue.name)).load()
+        if self._batch_directory.exists():
+            for topic in _directories(self._batch_directory):
+                self.batch_topics.add(os.fsencode(topic.name))
+                self._load_topic(topic)
+        if self._directory.exists():
+            for topic in _directories(self._directory):
+                if os.fsencode(topic.name) not in self.batch_topics:
+                    self._load_topic(topic)
+
+    def _load_topic(self, topic: os.DirEntry[str]) -> None:
+        for queue in _directories(topic.path):
+            if queue.name.isdigit():
+                self.require(os.fsencode(topic.name), int(queue.name)).load()
 
     def find(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         return self._queues.get((topic, queue_id))
@@ -63,11 +85,24 @@ class QueueTable:
         found = self._queues.get(key)
         if found is None:
             check_queue(topic, queue_id)
-            directory = self._directory / os.fsdecode(topic) / str(queue_id)
-            found = self._queues[key] = ConsumeQueue(
-                directory, self._file_size, disk=self._disk, descriptors=self._descriptors
-            )
+            found = self._queues[key] = self._new_queue(topic, queue_id)
         return found
+
+    def _new_queue(self, topic: bytes, queue_id: int) -> ConsumeQueue:
+        path = Path(os.fsdecode(topic), str(queue_id))
+        if topic in self.batch_topics:
+            return BatchQueue(
+                self._batch_directory / path,
+                self._batch_file_size,
+                disk=self._disk,
+                descriptors=self._descriptors,
+            )
+        return ConsumeQueue(
+            self._directory / path,
+            self._file_size,
+            disk=self._disk,
+            descriptors=self._descriptors,
+        )
 
     def changed(self, queue: ConsumeQueue) -> None:
         """Record that a queue has units that are not in its files yet."""
@@ -91,11 +126,11 @@ class QueueTable:
         try:
             for queue in list(left):
                 with self._files_lock:
-                    queue.write(queue.end_below(physical_offset))
+                    is_written = queue.write_below(physical_offset)
                     self._unsynced.add(queue)
                     if queue.has_new_files:
                         self._unnamed.add(queue)
-                if queue.written == queue.max_offset:
+                if is_written:
                     left.remove(queue)
         finally:
             for queue in left:
@@ -130,7 +165,7 @@ class QueueTable:
     def _sync_directories(self, queues: Iterable[ConsumeQueue]) -> None:
         own = {Path(queue.directory) for queue in queues}
         above = {directory.parent for directory in own}
-        around = {self._directory, self._directory.parent} if own else set()
+        around = {each for topic in above for each in (topic.parent, topic.parent.parent)}
         for directory in (*own, *above, *around):
             with self._files_lock, suppress(FileNotFoundError):  # its topic was removed
                 self._disk.sync_directory(directory)
@@ -176,9 +211,11 @@ class QueueTable:
                 self._unsynced.discard(queue)
                 self._unnamed.discard(queue)
                 queue.detach()
-            directory = self._directory / os.fsdecode(topic)
+            top = self._batch_directory if topic in self.batch_topics else self._directory
+            directory = top / os.fsdecode(topic)
             if keys and directory.exists():
                 directory.rename(aside)
+            self.batch_topics.discard(topic)
         return len(keys)
 
     def units(self) -> int:

@@ -53,6 +53,9 @@ class ReadableQueue(Protocol):
     tail: Units
 
     @property
+    def is_batched(self) -> bool: ...
+
+    @property
     def min_offset(self) -> int: ...
 
     def end_below(self, physical_offset: int) -> int: ...
@@ -111,6 +114,13 @@ class ReadResult:
     """Whole records. Near the log's end they are views of its mapping: copy to retain them."""
     size: int = 0
     """Total bytes of the records."""
+    inner_count: int | None = None
+    """Messages in the records, if a record of the queue may hold several."""
+
+    @property
+    def count(self) -> int:
+        """Number of messages."""
+        return len(self.records) if self.inner_count is None else self.inner_count
 
 
 def read_queue(
@@ -126,14 +136,14 @@ def read_queue(
     if queue is None:
         return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
     low, high = queue.min_offset, queue.end_below(commit_log.written)
-    outside = _outside(queue_offset, low, high)
+    outside = status_outside(queue_offset, low, high)
     if outside:
         status, next_offset = outside
         return ReadResult(status, next_offset, low, high)
     count = min(high - queue_offset, max(limits.max_scanned // wanted.weight, limits.max_count))
     found = ReadResult(ReadStatus.NO_MATCHED_MESSAGE, queue_offset, low, high)
     units = queue.units(queue_offset, count, may_block)
-    _filter_units(units, found, limits, wanted, _Window(commit_log, may_block=may_block))
+    _filter_units(units, found, limits, wanted, Window(commit_log, may_block=may_block))
     if found.next_offset == queue_offset and not found.records:
         # Retention removed the unit meanwhile: continue where the queue begins now.
         found.status = ReadStatus.OFFSET_FOUND_NULL
@@ -141,7 +151,8 @@ def read_queue(
     return found
 
 
-def _outside(queue_offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:
+def status_outside(queue_offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:
+    """Return the status of an offset that is not in a queue, and the next offset to read."""
     if high == 0:
         return ReadStatus.NO_MESSAGE_IN_QUEUE, 0
     if queue_offset < low:
@@ -158,7 +169,7 @@ def _filter_units(
     found: ReadResult,
     limits: ReadLimits,
     wanted: MessageFilter,
-    window: "_Window",
+    window: "Window",
 ) -> None:
     """Add matching records to `found`.
 
@@ -185,7 +196,7 @@ def _gather_run(
     found: ReadResult,
     limits: ReadLimits,
     sieve: Sieve | None,
-    window: "_Window",
+    window: "Window",
 ) -> int:
     """Examine as many units as the kernel can; returns their number."""
     count, size = limits.max_count - len(found.records), limits.max_size - found.size
@@ -200,7 +211,7 @@ def _gather_run(
 
 
 def _examine(
-    unit: Unit, found: ReadResult, limits: ReadLimits, wanted: MessageFilter, window: "_Window"
+    unit: Unit, found: ReadResult, limits: ReadLimits, wanted: MessageFilter, window: "Window"
 ) -> bool:
     """Examine one unit; returns False if the limits end the read before it."""
     if unit.size == BLANK_SIZE:
@@ -216,23 +227,26 @@ def _examine(
         if not found.records:
             found.status = ReadStatus.MESSAGE_WAS_REMOVING
         return True
-    if _is_sound(record, unit) and (wanted.record is None or wanted.record(record)):
+    if is_sound(record, unit.physical_offset, unit.size) and (
+        wanted.record is None or wanted.record(record)
+    ):
         found.records.append(record)
         found.size += unit.size
         found.status = ReadStatus.FOUND
     return True
 
 
-def _is_sound(record: memoryview, unit: Unit) -> bool:
+def is_sound(record: memoryview, physical_offset: int, wanted_size: int) -> bool:
+    """Whether the bytes at a log position are the record that a unit points to."""
     if len(record) >= RECORD_HEAD.size:
         size, magic, place = RECORD_HEAD.unpack_from(record)
-        if size == unit.size and place == unit.physical_offset and is_record_magic(magic):
+        if size == wanted_size and place == physical_offset and is_record_magic(magic):
             return True
-    log.error("the record at %s is damaged and skipped", unit.physical_offset)
+    log.error("the record at %s is damaged and skipped", physical_offset)
     return False
 
 
-class _Window:
+class Window:
     """Reads the log in blocks: the next record usually follows closely."""
 
     def __init__(self, commit_log: ReadableLog, *, may_block: bool) -> None:

@@ -23,6 +23,8 @@ from bolide.kernel import Check, QueueRun, Scan, Stop, scan
 from bolide.kernel.units import UNIT, UNIT_SIZE
 from bolide.protocol.record import Record, read_record
 from bolide.protocol.record_errors import BadRecord
+from bolide.store.batch_queue import BatchQueue
+from bolide.store.batch_scan import QueuedBatch, split_batches
 from bolide.store.checkpoint import Checkpoint, RecoveryPoint, boot_id
 from bolide.store.commit_log import CommitLog, LogFile
 from bolide.store.key_index import KeyIndex
@@ -279,11 +281,44 @@ class _Replay:
         if start < self._report.start or not result.count:
             return
         self._report.records += result.count
-        for number, run in enumerate(result.runs):
-            self._append(run, islice(result.runs, number + 1, None))
+        base = end - result.end
+        runs, batches = split_batches(result, loaded.queues.batch_topics, self._read, base)
+        for number, run in enumerate(runs):
+            self._append(run, islice(runs, number + 1, None))
+        for batch in batches:
+            self._append_batch(batch)
         loaded.queues.write(loaded.queues.take_changed(), end)
         loaded.log.last_timestamp = result.last_timestamp
-        loaded.log.last_record = _last_record(result, end)
+        loaded.log.last_record = _last_record(result, batches, end)
+
+    def _read(self, physical_offset: int) -> Record:
+        record = _record_at(self._loaded.log, physical_offset)
+        assert record is not None  # the scan has just found it sound
+        return record
+
+    def _append_batch(self, batch: QueuedBatch) -> None:
+        queues, unit = self._loaded.queues, batch.unit
+        try:
+            queue = queues.require(batch.topic, batch.queue_id)
+        except ValueError as exc:
+            log.warning("skipping records without a queue: %s", exc)
+            return
+        end = queue.max_offset
+        if not isinstance(queue, BatchQueue) or unit.base > unit.physical_offset:
+            log.error(
+                "skipping the batch at %s: it cannot be at %s of queue %r %s",
+                unit.physical_offset, unit.base, batch.topic, batch.queue_id,
+            )  # fmt: skip
+            return
+        if unit.base > end > 0:
+            gap = f"queue {batch.topic!r} {batch.queue_id} lacks batches before {unit.base}"
+            if not self._gaps_allowed:
+                raise _Gap(gap)
+            log.warning("%s, and the log has no records for them", gap)
+        if unit.base == 0 < end:
+            queue.restart()  # the topic was deleted and created again
+        queue.replay(unit)
+        queues.changed(queue)
 
     def _append(self, run: QueueRun, later: Iterable[QueueRun]) -> None:
         queues = self._loaded.queues
@@ -330,9 +365,10 @@ def _continues(run: QueueRun, end: int, later: Iterable[QueueRun]) -> bool:
     )
 
 
-def _last_record(result: Scan, end: int) -> int:
+def _last_record(result: Scan, batches: list[QueuedBatch], end: int) -> int:
     """Return the record that ends at `end` if it has a queue unit, else -1."""
     last = [UNIT.unpack(run.entries[-UNIT_SIZE:]) for run in result.runs]
+    last += [batch.unit[:3] for batch in batches[-1:]]
     physical_offset, size, _ = max(last, default=(-1, 0, 0))
     return physical_offset if physical_offset + size == end else -1
 

@@ -22,7 +22,7 @@ from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.bodies.pop import RequestModeTable
 from bolide.protocol.bodies.replication import TimerMetrics
 from bolide.protocol.bodies.static_topics import QueueMappingTable
-from bolide.protocol.bodies.topics import TopicConfigTable
+from bolide.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from bolide.protocol.fastjson import Struct
 from bolide.protocol.header import Int, Long
 from bolide.store.disk import Disk
@@ -273,6 +273,8 @@ def _text(value: object) -> str:
 
 # ---- the tables
 
+_QUEUE_TYPE, _BATCH_QUEUES = "queue.type", "BatchCQ"
+
 TOPICS = TableKind("topics.json", TopicConfigTable, 0.0, _encode)
 GROUPS = TableKind("subscriptionGroup.json", GroupConfigTable, 0.0, _encode)
 CONSUMER_OFFSETS = TableKind("consumerOffset.json", ConsumerOffsets, 5.0, _encode_consumer_offsets)
@@ -281,3 +283,29 @@ REQUEST_MODES = TableKind("messageRequestMode.json", RequestModeTable, 0.0, _enc
 CONSUMER_FILTERS = TableKind("consumerFilter.json", ConsumerFilters, 10.0, _encode_filters)
 QUEUE_MAPPINGS = TableKind("topicQueueMapping.json", QueueMappingTable, 0.0, fastjson.encode)
 TIMER_METRICS = TableKind("timermetrics", TimerMetrics, 10.0, _encode)
+
+
+def has_batch_queues(topic: TopicConfig) -> bool:
+    """Whether the queues of a topic are batch queues (`QueueTypeUtils.isBatchCq`)."""
+    return topic.attributes.get(_QUEUE_TYPE) == _BATCH_QUEUES
+
+
+def read_topics(root: Path) -> TopicConfigTable:
+    """Return the topic table of a store; it is empty if there is none. Blocks.
+
+    Raises:
+        DamagedFile: the table exists and cannot be read.
+    """
+    table = Table(root / "config", TOPICS)
+    table.load()
+    return table.value
+
+
+def read_batch_topics(root: Path) -> set[str]:
+    """Return the topics with batch queues in the topic table of a store. Blocks.
+
+    Raises:
+        DamagedFile: as `read_topics`.
+    """
+    topics = read_topics(root).topic_config_table
+    return {name for name, topic in topics.items() if has_batch_queues(topic)}

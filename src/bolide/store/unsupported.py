@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bolide.protocol.bodies.topics import TopicConfig
+from bolide.store.batch_queue import BATCH_DIRECTORY
 from bolide.store.errors import UnsupportedStore
+from bolide.store.tables import has_batch_queues, read_topics
 
 LIGHT_PREFIX = "%LMQ%"
 """Prefix of the names of light message queues."""
@@ -16,7 +18,7 @@ _ROCKSDB_FILE = "CURRENT"
 _TABLES = ("topics", "subscriptionGroups", "consumerOffsets", "rdb")
 _KEY_VALUE = ("rocksdbstore", "kvStore")
 _MOST_NAMES = 5
-_KINDS = {"queue.type": "BatchCQ"}
+_KINDS = {"message.type": "LITE"}
 
 
 def refuse_unsupported(root: Path) -> None:
@@ -70,8 +72,26 @@ def _unsupported(root: Path) -> Iterator[UnsupportedStore]:
                 "let RocketMQ deliver them first, with the settings for RocksDB off, then move"
                 " this directory away",
             )  # fmt: skip
-    yield from _topics_in(root / "batchconsumequeue", "topics with queue.type=BatchCQ")
     yield from _topics_in(queues, "light message queues", LIGHT_PREFIX)
+    yield from _of_another_type(root)
+
+
+def _of_another_type(root: Path) -> Iterator[UnsupportedStore]:
+    """Queues whose type is not that of their topic; a Java broker does not open them either."""
+    for batches, directory in ((False, root / BATCH_DIRECTORY), (True, root / "consumequeue")):
+        with_queues = [path.name for path in _subdirectories(directory) if any(path.iterdir())]
+        if with_queues and (found := _typed(root, batches=batches).intersection(with_queues)):
+            kind = "BatchCQ" if batches else "SimpleCQ"
+            yield UnsupportedStore(
+                directory, f"has queues of topics with queue.type={kind} ({_named(list(found))})",
+                "give the topics in config/topics.json their old queue.type, or move the"
+                " directories of these topics away: their queues are made anew from the commit log",
+            )  # fmt: skip
+
+
+def _typed(root: Path, *, batches: bool) -> set[str]:
+    topics = read_topics(root).topic_config_table.items()
+    return {name for name, topic in topics if has_batch_queues(topic) is batches}
 
 
 def _topics_in(directory: Path, what: str, prefix: str = "") -> Iterator[UnsupportedStore]:

@@ -14,6 +14,7 @@ ROCKETMQ_DEFAULTS = {
     "storeType": "default",
     "mappedFileSizeCommitLog": "1073741824",
     "mappedFileSizeConsumeQueue": "6000000",
+    "mapperFileSizeBatchConsumeQueue": "13800000",
     "mappedFileSizeConsumeQueueExt": "50331648",
     "maxMessageSize": "4194304",
     "enabledAppendPropCRC": "false",

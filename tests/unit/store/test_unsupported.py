@@ -9,7 +9,7 @@ from bolide.store.config import StoreConfig
 from bolide.store.errors import UnsupportedStore
 from bolide.store.message_store import MessageStore
 from bolide.store.tables import TOPICS, Table
-from bolide.store.unsupported import refuse_unsupported_topics
+from bolide.store.unsupported import refuse_unsupported, refuse_unsupported_topics
 from tests.support.aio import on_loop
 from tests.support.broker import broker_in
 
@@ -24,7 +24,6 @@ def contents(root: Path) -> set[str]:
         ("consumequeue/CURRENT", "consumequeue: .*RocksDB.*made anew from the commit log"),
         ("config/topics/CURRENT", "config/topics: .*RocksDB.*rocksDBConfigToJson"),
         ("config/rdb/CURRENT", "config/rdb: .*RocksDB"),
-        ("batchconsumequeue/Bulk/0/00", "queue.type=BatchCQ .Bulk.*deleteTopic"),
         ("consumequeue/%LMQ%device/0/00", "light message queues .%LMQ%device."),
     ],
 )
@@ -56,7 +55,7 @@ def test_a_database_beside_the_store_is_refused_if_there_is_something_in_it(
         MessageStore(StoreConfig(root=tmp_path)).__enter__()
 
 
-@pytest.mark.parametrize("kind", ["queue.type=BatchCQ"])
+@pytest.mark.parametrize("kind", ["message.type=LITE"])
 @on_loop
 async def test_a_broker_does_not_start_with_topics_of_a_kind_that_is_not_served(
     tmp_path: Path, kind: str
@@ -78,3 +77,20 @@ def test_topics_of_kinds_that_are_served_are_taken() -> None:
     attributes = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE", "message.type": "FIFO"}
 
     refuse_unsupported_topics([TopicConfig(topic_name="T", attributes=attributes)], Path("topics"))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "directory"), [("BatchCQ", "consumequeue"), ("SimpleCQ", "batchconsumequeue")]
+)
+def test_queues_of_another_type_than_their_topic_are_refused(
+    tmp_path: Path, attribute: str, directory: str
+) -> None:
+    (tmp_path / "config").mkdir()
+    topic = f'{{"topicName":"Bulk","attributes":{{"queue.type":"{attribute}"}}}}'
+    table = f'{{"topicConfigTable":{{"Bulk":{topic}}}}}'
+    (tmp_path / "config" / "topics.json").write_text(table)
+    (tmp_path / directory / "Bulk").mkdir(parents=True)
+    refuse_unsupported(tmp_path)  # without a queue there is nothing to confuse
+    (tmp_path / directory / "Bulk" / "0").mkdir()
+    with pytest.raises(UnsupportedStore, match=f"queue.type={attribute} .Bulk.*move"):
+        refuse_unsupported(tmp_path)

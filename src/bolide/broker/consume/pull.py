@@ -285,7 +285,7 @@ class Pulls:
             group_sys_flag=pull.group.group_sys_flag,
         )
         for hook in parts.hooks.consume:
-            hook.after_pull(pull.peer, header, len(result.records), result.size)
+            hook.after_pull(pull.peer, header, result.count, result.size)
         body = b"".join(result.records) if code == ResponseCode.SUCCESS else b""
         return Reply(code=code, header=answer, body=body, remark=remark or result.status.value)
 
@@ -298,7 +298,7 @@ class Pulls:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         now = self.parts.now()
         took = now - pull.begun
-        statistics.got(group, topic, queue_id, len(result.records), result.size, took)
+        statistics.got(group, topic, queue_id, result.count, result.size, took)
         last = result.records[-1]
         place: int = RECORD_HEAD.unpack_from(last)[2]
         behind = max(self.parts.log_end() - place, 0)

@@ -31,6 +31,7 @@ from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Dispatcher, Request
 from bolide.store.errors import NotInMemory
 from bolide.store.reading import MessageFilter, ReadableQueue, ReadStatus, nearby
+from bolide.store.tables import has_batch_queues
 
 _MAX_CODES = 512
 """Tags codes that a plan may want: each plan has its own copy."""
@@ -279,7 +280,8 @@ class PullPath:
             return
         if self._parts.cell.value.reject_pull_consumer_enable:  # depends on who else is there
             return
-        if is_compacted(admitted.topic):  # plans read the consume queue only
+        # Plans read plain consume queues, in which a unit is a message.
+        if is_compacted(admitted.topic) or has_batch_queues(admitted.topic):
             return
         if frame.code not in _CODES or frame.flag or not _is_key_of(key, request):
             return

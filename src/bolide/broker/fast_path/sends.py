@@ -45,6 +45,7 @@ from bolide.remoting.dispatch import Request
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import StoreUnwritable
+from bolide.store.tables import has_batch_queues
 from bolide.version import ROCKETMQ_VERSION
 
 _OFFSET_DIGITS = 16
@@ -348,6 +349,7 @@ def is_plain_topic(topic: TopicConfig, config: BrokerConfig) -> bool:
         and (config.broker_permission & WRITE or not topic.order)
         and topic.topic_filter_type == "SINGLE_TAG"
         and not is_compacted(topic)
+        and not has_batch_queues(topic)
         and len(name) <= MAX_V1_TOPIC_SIZE
         and is_sendable(name)
         and not name.startswith(SYSTEM_TOPIC_PREFIX)  # read by the broker itself

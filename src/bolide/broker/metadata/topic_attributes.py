@@ -51,7 +51,7 @@ def _check_reserve_time(value: str) -> None:
 _MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", PRIORITY, MIXED)
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
-    "queue.type": Attribute(_one_of(["SimpleCQ"], "BatchCQ"), is_fixed=True),
+    "queue.type": Attribute(_one_of(["SimpleCQ", "BatchCQ"]), is_fixed=True),
     CLEANUP_POLICY: Attribute(_one_of(["DELETE", _COMPACTION]), is_fixed=True),
     MESSAGE_TYPE: Attribute(_one_of(_MESSAGE_TYPES, "LITE")),
     "reserve.time": Attribute(_check_reserve_time),  # RocketMQ's tiered store alone uses it
@@ -102,7 +102,20 @@ def changed_attributes(
             attributes[name] = _checked(name, value, attribute)
         elif attributes.pop(name, None) is None:
             raise InvalidParameter(f"attribute {name!r} is not set: it cannot be removed")
+    _refuse_with_batch_queues(attributes)
     return attributes
+
+
+def _refuse_with_batch_queues(attributes: Mapping[str, str]) -> None:
+    if attributes.get("queue.type") != "BatchCQ":
+        return
+    is_compacting = attributes.get(CLEANUP_POLICY) == _COMPACTION
+    if is_compacting or DEDUP_WINDOW in attributes:
+        name = CLEANUP_POLICY if is_compacting else DEDUP_WINDOW
+        raise InvalidParameter(
+            f"attribute {name!r} is not for topics with queue.type=BatchCQ: the messages of a"
+            " batch are stored as one record, whatever their keys are"
+        )
 
 
 def _checked(name: str, value: str, attribute: Attribute) -> str:

@@ -28,6 +28,7 @@ from bolide.config import ConfigCell
 from bolide.model.names import is_retry_topic
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.headers.pop import PopHeader
+from bolide.protocol.inner_batch import unwrap_records
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
@@ -294,6 +295,8 @@ class PopDelivery:
             result.rest += behind
             return
         result.rest += max(found.max_offset - found.next_offset, 0)
+        if found.inner_count:
+            _unwrap_batches(found, begin)
         if found.records:
             offsets = [int(_QUEUE_OFFSET.unpack_from(record)[0]) for record in found.records]
             result.batches.append(QueueBatch(queue, epoch, begin, found, offsets))
@@ -364,3 +367,18 @@ class PopDelivery:
             return first_order_info(header.attempt_id, pop_time, invisible, batch.offsets)
         before = batch.queue.order.info
         return before.next_order_info(header.attempt_id, pop_time, invisible, batch.offsets)
+
+
+def _unwrap_batches(found: ReadResult, begin: int) -> None:
+    """Take the messages out of inner batches: each one has a lease of its own.
+
+    RocketMQ pops a batch as one message, whose body none of its clients unwraps.
+    """
+    data = unwrap_records(b"".join(found.records), begin)
+    view = memoryview(data)
+    found.records, at = [], 0
+    while at < len(view):
+        size = int.from_bytes(view[at : at + 4])
+        found.records.append(view[at : at + size])
+        at += size
+    found.size = len(data)

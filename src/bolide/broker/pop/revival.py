@@ -36,6 +36,7 @@ from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.hosts import unpack_host
+from bolide.protocol.inner_batch import INNER_FLAGS, unwrap
 from bolide.protocol.message_id import OffsetId
 from bolide.protocol.pop_info import Receipt, normal_topic
 from bolide.protocol.property_string import encode_properties
@@ -149,7 +150,7 @@ def retry_draft(
         encoded = bytes(record.properties)
     return RecordDraft(
         topic.encode(), record.body, encoded, 0, record.born_timestamp, record.born_host,
-        store_host, record.flag, record.sys_flag, record.reconsume_times + 1,
+        store_host, record.flag, record.sys_flag & ~INNER_FLAGS, record.reconsume_times + 1,
     )  # fmt: skip
 
 
@@ -245,7 +246,10 @@ class Reviver:
             return _ExpiredPop(checkpoint, "", dict.fromkeys(checkpoint.unacknowledged))
         expired = _ExpiredPop(checkpoint, await self.retry_topics.require(group, topic))
         for offset in checkpoint.unacknowledged:
-            expired.records[offset] = await self._read(topic, queue_id, offset)
+            record = await self._read(topic, queue_id, offset)
+            is_whole = checkpoint.is_adopted  # RocketMQ pops an inner batch as one message
+            found = () if record is None else [record] if is_whole else unwrap(record)
+            expired.records[offset] = next((r for r in found if r.queue_offset == offset), None)
         return expired
 
     async def _read(self, topic: str, queue_id: int, offset: int) -> Record | None:
@@ -258,7 +262,7 @@ class Reviver:
         except BadRecord as exc:
             log.warning("skipping a damaged popped message of %s: %s", topic, exc)
             return None
-        return record if isinstance(record, Record) and record.queue_offset == offset else None
+        return record if isinstance(record, Record) else None
 
     def _append_retries(
         self, expired: _ExpiredPop, acknowledged: list[Acknowledged]
@@ -288,9 +292,10 @@ class Reviver:
     def _append_retry(self, expired: _ExpiredPop, record: Record) -> Appended:
         checkpoint = expired.checkpoint
         group, pop_time = checkpoint.queue.name[1], checkpoint.pop_time
-        draft = retry_draft(record, expired.topic, group, pop_time, self.store_host)
-        appended = self.intake.append(draft)
-        self.statistics.sent(expired.topic, 0, 1, appended.size, 0.0)
+        for message in unwrap(record):
+            draft = retry_draft(message, expired.topic, group, pop_time, self.store_host)
+            appended = self.intake.append(draft)
+            self.statistics.sent(expired.topic, 0, 1, appended.size, 0.0)
         return appended
 
     async def _acknowledge_when_durable(

@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -32,14 +31,15 @@ from bolide.broker.produce.addressing import (
     packed_peer,
     without_transaction,
 )
+from bolide.broker.produce.batches import check_inner_batch, inner_draft, split_batch
 from bolide.broker.produce.compacted import check_compacted
 from bolide.broker.produce.durability import Durability, unavailable
 from bolide.broker.produce.intake import Intake
 from bolide.broker.produce.priority import placed_by_priority
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
-from bolide.broker.timers.recurring import begin_series, check_batch
-from bolide.broker.timers.timetable import Timetable, refuse_in_batch
+from bolide.broker.timers.recurring import begin_series
+from bolide.broker.timers.timetable import Timetable
 from bolide.broker.transactions.half_messages import half_draft
 from bolide.config import ConfigCell
 from bolide.model.message import Host, SysFlag
@@ -52,14 +52,14 @@ from bolide.model.names import (
     is_sendable,
 )
 from bolide.model.properties import PropertyName
-from bolide.protocol.batch import BadBatch, BatchItem, iter_batch
+from bolide.protocol.batch import BadBatch
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.send import SendHeader, SendReply
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import OffsetId, UniqueIdMaker
-from bolide.protocol.property_string import PAIR_END, decode_properties, encode_properties
+from bolide.protocol.property_string import decode_properties, encode_properties
 from bolide.protocol.record import MAX_BODY_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.refusals import (
@@ -126,6 +126,10 @@ class StoredSend(NamedTuple):
     """Whether the message is a half message of a transaction."""
     recall_handle: str | None = None
     """Handle by which a timer message can be recalled."""
+    batch_id: str | None = None
+    """Unique id of a batch that was stored as one record."""
+    inner_count: int = 0
+    """Messages in that record."""
 
     @property
     def last(self) -> Appended:
@@ -344,27 +348,47 @@ class SendHandlers:
         )  # fmt: skip
         try:
             if header.batch:
-                batch = self._batch(header, draft)
-                self._check_keys(header, batch)
-                if is_compacted(topic):
-                    check_compacted(batch, self._parts.max_compacted_size())
-                return StoredSend(queue_id, None, *self._put(topic, queue_id, batch))
-            if is_compacted(topic):
-                given = draft._replace(properties=header.properties.encode())
-                check_compacted([given], self._parts.max_compacted_size())
-            draft, unique_id = self._single(header, draft)
-            if draft.topic == _HALF:
-                stored = [self._parts.intake.append(draft)]
-                return StoredSend(queue_id, unique_id, stored, stored, is_half=True)
-            handle = self._timetable.recall_handle(draft)
-            places = self._put(topic, queue_id, [draft])
-            return StoredSend(queue_id, unique_id, *places, recall_handle=handle)
+                return self._append_batch(header, draft, topic)
+            return self._append_single(header, draft, topic)
         except RecordTooLarge as exc:
             raise MessageIllegal(f"{exc}: send less, or raise maxMessageSize") from exc
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
         except (BadBatch, ValueError) as exc:
             raise MessageIllegal(str(exc)) from exc
+
+    def _append_batch(
+        self, header: SendHeader, draft: RecordDraft, topic: TopicConfig
+    ) -> StoredSend:
+        parts, own = self._parts, self.broker_properties
+        batch = split_batch(
+            header, draft, own,
+            max_size=parts.max_message_size(), max_count=parts.cell.value.max_batch_count,
+        )  # fmt: skip
+        inner = inner_draft(header, draft, len(batch), topic, own)
+        if inner is not None:
+            stored = [parts.intake.append(inner[0])]
+            sent = StoredSend(draft.queue_id, None, stored, stored)
+            return sent._replace(batch_id=inner[1], inner_count=len(batch))
+        self._check_keys(header, batch)
+        if is_compacted(topic):
+            check_compacted(batch, parts.max_compacted_size())
+        return StoredSend(draft.queue_id, None, *self._put(topic, draft.queue_id, batch))
+
+    def _append_single(
+        self, header: SendHeader, draft: RecordDraft, topic: TopicConfig
+    ) -> StoredSend:
+        queue_id = draft.queue_id
+        if is_compacted(topic):
+            given = draft._replace(properties=header.properties.encode())
+            check_compacted([given], self._parts.max_compacted_size())
+        draft, unique_id = self._single(header, draft)
+        if draft.topic == _HALF:
+            stored = [self._parts.intake.append(draft)]
+            return StoredSend(queue_id, unique_id, stored, stored, is_half=True)
+        handle = self._timetable.recall_handle(draft)
+        places = self._put(topic, queue_id, [draft])
+        return StoredSend(queue_id, unique_id, *places, recall_handle=handle)
 
     def _put(
         self, topic: TopicConfig, queue_id: int, drafts: list[RecordDraft]
@@ -380,6 +404,7 @@ class SendHandlers:
     def _single(self, header: SendHeader, draft: RecordDraft) -> tuple[RecordDraft, str]:
         """Return the draft with its final topic and properties, and its unique id."""
         properties = decode_properties(header.properties)
+        check_inner_batch(draft, properties)
         half = is_half(draft, properties)
         if not half:
             draft = without_transaction(draft, properties)
@@ -402,32 +427,6 @@ class SendHandlers:
             self._timetable.due(properties)  # refuse a bad time now, not at commit
             return half_draft(draft, properties, header.producer_group), unique_id
         return address(draft, properties, self._parts.max_level, self._timetable), unique_id
-
-    def _batch(self, header: SendHeader, draft: RecordDraft) -> list[RecordDraft]:
-        limit = self._parts.max_message_size()
-        if len(draft.body) > limit:
-            raise MessageIllegal(
-                f"a batch of {len(draft.body)} bytes is over the limit of {limit}: send less,"
-                " or raise maxMessageSize"
-            )
-        properties = decode_properties(header.properties) | self.broker_properties.properties
-        # Clients of 5.x also set an id for the batch; each message has its own.
-        properties.pop(PropertyName.UNIQUE_ID, None)
-        draft = without_transaction(draft, properties)
-        common = encode_properties(properties).encode()
-        most = self._parts.cell.value.max_batch_count
-        items = islice(iter_batch(draft.body), most + 1)
-        drafts = [_item_draft(item, draft, common) for item in items]
-        if len(drafts) > most:
-            raise MessageIllegal(
-                f"a batch of over {most} messages: send fewer, or raise maxBatchCount"
-            )
-        if not drafts:
-            raise MessageIllegal("a batch without messages")
-        check_batch(draft.body, drafts)
-        if b"TIMER_DEL" in draft.body or b"__STARTDELIVER" in draft.body:
-            refuse_in_batch(drafts)
-        return drafts
 
     def _check_keys(self, header: SendHeader, drafts: list[RecordDraft]) -> None:
         """Raises MessageIllegal for a batch that cannot be deduplicated."""
@@ -455,7 +454,7 @@ class SendHandlers:
             size = sum(each.size for each in stored.fresh)
             took = parts.now() - incoming.started
             queue = (HALF_TOPIC, 0) if stored.is_half else (incoming.header.topic, stored.queue_id)
-            parts.statistics.sent(*queue, len(stored.fresh), size, took)
+            parts.statistics.sent(*queue, stored.inner_count or len(stored.fresh), size, took)
         ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]
         properties = self.broker_properties.answer
         answer = SendReply(
@@ -463,6 +462,7 @@ class SendHandlers:
             queue_id=stored.queue_id,
             queue_offset=appended[0].queue_offset,
             transaction_id=stored.unique_id,
+            batch_uniq_id=stored.batch_id,
             recall_handle=stored.recall_handle,
             repeats=len(appended) - len(stored.fresh) or None,
             region=properties.region,
@@ -492,9 +492,3 @@ def _any_queue(header: SendHeader, topic: TopicConfig) -> int:
 
 def _has_keys(drafts: list[RecordDraft]) -> bool:
     return any(_DEDUP_KEY in bytes(draft.properties) for draft in drafts)
-
-
-def _item_draft(item: BatchItem, draft: RecordDraft, common: bytes) -> RecordDraft:
-    own = bytes(item.properties)
-    end = b"" if not own or own.endswith(PAIR_END.encode()) else PAIR_END.encode()
-    return draft._replace(body=item.body, properties=own + end + common, flag=item.flag)

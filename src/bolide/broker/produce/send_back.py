@@ -12,6 +12,7 @@ from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.produce.addressing import delayed
+from bolide.broker.produce.batches import message_of
 from bolide.broker.produce.durability import Durability, unavailable
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
@@ -78,7 +79,7 @@ class SendBackHandlers:
             raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
         if group.retry_queue_nums <= 0:  # the group has retries disabled
             return Reply()
-        record = await self._record_of(header)
+        record = await self._message_at(header)
         if has_expired(record, parts.now()):  # an expired message is not delivered again
             return Reply()
         dead = is_dead(header, group, record.reconsume_times)
@@ -94,6 +95,15 @@ class SendBackHandlers:
             raise ServerError(f"{ResponseCode(code).name}: the disk is slow; send it back again")
         self._count(header, record, dead=dead)
         return Reply()
+
+    async def _message_at(self, header: SendBackHeader) -> Record:
+        found = message_of(await self._record_of(header), header.origin_msg_id)
+        if found is None:  # clients then send a copy themselves
+            raise ServerError(
+                f"MESSAGE_ILLEGAL: the batch at {header.offset} has no message"
+                f" {header.origin_msg_id}; send a copy of it to the retry topic"
+            )
+        return found
 
     async def _record_of(self, header: SendBackHeader) -> Record:
         topic = self._parts.topics.find(header.origin_topic or "")

@@ -378,8 +378,7 @@ _SINGLE = {
     "enableScheduleAsyncDeliver": Ignored("false", _SCHEDULED),
     "scheduleAsyncDeliverMaxPendingLimit": Ignored("2000", _SCHEDULED),
     "scheduleAsyncDeliverMaxResendNum2Blocked": Ignored("3", _SCHEDULED),
-    "mapperFileSizeBatchConsumeQueue": Ignored("13800000", "every message has a queue entry"),
-    "searchBcqByCacheEnable": Ignored("true", "every message has a queue entry"),
+    "searchBcqByCacheEnable": Ignored("true", "units of batch queues are searched in the files"),
     "enableCleanExpiredOffset": Ignored("false", "offsets are kept until their group is deleted"),
     "readUnCommitted": Ignored("false", _REPLICATION),
     "tls.server.authClient": Ignored(

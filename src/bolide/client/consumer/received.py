@@ -13,16 +13,18 @@ from bolide.model.names import RETRY_PREFIX
 from bolide.model.properties import PropertyName
 from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompress
 from bolide.protocol.headers.send import PushReplyHeader
+from bolide.protocol.inner_batch import unwrap_records
 from bolide.protocol.property_string import decode_properties
 from bolide.remoting.address import split_address
 
 log = logging.getLogger(__name__)
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
+_INNER_BATCH = int(SysFlag.INNER_BATCH)
 _EXPIRES_AT = PropertyName.EXPIRES_AT.encode()
 
 
-def read_messages(
+def read_messages(  # noqa: PLR0913  what a reply says of its messages, and what is wanted
     body: bytes,
     broker_name: str,
     *,
@@ -30,19 +32,26 @@ def read_messages(
     max_offset: int | None = None,
     namespace: str = "",
     tags: Collection[str] = (),
+    first_offset: int = 0,
 ) -> list[StoredMessage]:
     """Read the records of a reply, with decompressed bodies and the topics used by senders.
+
+    The messages of an inner batch are single messages here.
 
     A body that cannot be decompressed is kept as it is, with a warning, so as not to block its
     queue.
 
     Args:
         tags: if not empty, leave out messages with other tags.
+        first_offset: leave out messages of an inner batch below this queue offset.
 
     Raises:
         BadRecord: the bytes are not records.
     """
-    messages = _plain(kernel.read_messages(body, broker_name, min_offset, max_offset, tags), body)
+    flags = kernel.joined_flags(body)
+    if flags & _INNER_BATCH:
+        body = unwrap_records(body, first_offset)
+    messages = _plain(kernel.read_messages(body, broker_name, min_offset, max_offset, tags), flags)
     topics = {message.topic for message in messages}
     if namespace or any(topic.startswith(RETRY_PREFIX) for topic in topics):
         messages = [_with_sent_topic(message, namespace) for message in messages]
@@ -51,7 +60,10 @@ def read_messages(
 
 def read_stored(body: bytes, broker_name: str = "") -> list[StoredMessage]:
     """Like `read_messages`, but with the topics of the broker, including retry topics."""
-    return _plain(kernel.read_messages(body, broker_name), body)
+    flags = kernel.joined_flags(body)
+    if flags & _INNER_BATCH:
+        body = unwrap_records(body)
+    return _plain(kernel.read_messages(body, broker_name), flags)
 
 
 def without_expired(messages: list[StoredMessage], body: bytes) -> list[StoredMessage]:
@@ -101,9 +113,9 @@ def _with_sent_topic(message: StoredMessage, namespace: str) -> StoredMessage:
     return message if topic == message.topic else structs.replace(message, topic=topic)
 
 
-def _plain(messages: list[StoredMessage], body: bytes) -> list[StoredMessage]:
-    """The messages of a reply with decompressed bodies."""
-    return list(map(_decompress, messages)) if kernel.joined_flags(body) & _COMPRESSED else messages
+def _plain(messages: list[StoredMessage], flags: int) -> list[StoredMessage]:
+    """The messages of a reply with decompressed bodies; `flags` joins the sysFlag of all."""
+    return list(map(_decompress, messages)) if flags & _COMPRESSED else messages
 
 
 def _decompress(message: StoredMessage) -> StoredMessage:

@@ -120,7 +120,7 @@ class ServerRequests:
     @handles(ConsumeDirectlyHeader, RequestCode.CONSUME_MESSAGE_DIRECTLY)
     async def consume_directly(self, request: Request[ConsumeDirectlyHeader]) -> Reply:
         consumer = self._require(request.header.consumer_group)
-        (message,) = read_messages(
+        message, *_ = read_messages(
             request.body, request.header.broker_name or "", namespace=self._namespace
         )
         return Reply(body=fastjson.encode(await consumer.consume_directly(message)))

@@ -80,7 +80,7 @@ def report_leftovers(layout: Layout, report: Report) -> None:
         report.add_note(f"{path}: left from a table that was being saved")
     if kept := sorted((root / "cut").glob("*")):
         report.add_note(f"{root / 'cut'}: {len(kept)} files with records that were cut off")
-    for name in ("consumequeue_ext", "batchconsumequeue", "timerlog", "timerwheel"):
+    for name in ("consumequeue_ext", "timerlog", "timerwheel"):
         if (root / name).exists():
             report.add_note(f"{root / name}: is not looked at")
 

@@ -36,6 +36,7 @@ class Repair:
             if Part.QUEUES in damages
             else []
         )
+        self._batch_queues = found.batch_queues if Part.QUEUES in damages else None
         self._index = self._new_index() if Part.INDEX in damages and layout.index else None
 
     def run(self) -> list[str]:
@@ -46,6 +47,8 @@ class Repair:
         self._lengthen_log_files()
         if self._queues or self._index:
             self._rewrite()
+        if self._batch_queues:
+            self._done += self._batch_queues.rewrite(self._disk)
         if self._done or Part.CHECKPOINT in self._found.report.damages:
             self._save_checkpoint(checkpoint, before)
         elif before.recovery_point:
@@ -165,7 +168,12 @@ class Repair:
 
     def _units(self) -> int:
         root, size = self._layout.root, self._layout.queue_file_size
-        table = QueueTable(root / "consumequeue", size, disk=self._disk)
+        table = QueueTable(
+            root / "consumequeue",
+            size,
+            disk=self._disk,
+            batch_file_size=self._layout.batch_queue_file_size,
+        )
         try:
             table.load()
             return table.units()

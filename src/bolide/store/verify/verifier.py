@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bolide.protocol.record import Record
+from bolide.store.batch_scan import split_batches
 from bolide.store.disk import Disk
 from bolide.store.layout import Layout
 from bolide.store.locking import StoreLock
 from bolide.store.log_walk import Damage, LogEnd, LogWalk, SoundRecords, is_unused, read_one
+from bolide.store.verify.batch_queues import BatchQueueCheck
 from bolide.store.verify.compaction import check_compaction
 from bolide.store.verify.index import IndexCheck
 from bolide.store.verify.other_files import (
@@ -74,6 +76,7 @@ class Verifier:
         topics = check_tables(layout.root, report)
         checkpoint = read_checkpoint(layout.root, report)
         self.queues = QueueCheck(layout, report)
+        self.batch_queues = BatchQueueCheck(layout, report)
         self.index = IndexCheck(
             layout, report, self._read, start=report.log_start, unclean=self._unclean
         )
@@ -82,9 +85,11 @@ class Verifier:
             report.log_start, report.log_end, self._damaged, self._unclean, topics, self._read
         )
         self.queues.finish(facts)
+        self.batch_queues.finish(facts)
         self.index.finish(facts.is_damaged)
         recovery_point = checkpoint.recovery_point.position if checkpoint.recovery_point else 0
-        self._check_tail(max(self.queues.reach, self.index.reach, recovery_point))
+        reach = max(self.queues.reach, self.batch_queues.reach, self.index.reach)
+        self._check_tail(max(reach, recovery_point))
         check_checkpoint(layout.root, checkpoint, report)
         check_compaction(layout.root, report, unclean=self._unclean)
         report_leftovers(layout, report)
@@ -158,8 +163,10 @@ class Verifier:
         report.records += result.count
         report.log_end = item.end
         self.last_timestamp = result.last_timestamp
-        for run in result.runs:
+        runs, batches = split_batches(result, self.batch_queues.topics, self._read_sound, item.base)
+        for run in runs:
             self.queues.compare(run)
+        self.batch_queues.add(batches)
         self.index.compare(result.keys, self._damaged_at)
 
     def _damaged_at(self, physical_offset: int) -> bool:
@@ -178,6 +185,11 @@ class Verifier:
             self.report.add_note(
                 f"the log ends at {tail.at}, and what follows is none: {tail.reason}"
             )
+
+    def _read_sound(self, physical_offset: int) -> Record:
+        record = self._read(physical_offset)
+        assert isinstance(record, Record)  # the walk has just found it sound
+        return record
 
     def _read(self, physical_offset: int) -> Record | str:
         run = self._current

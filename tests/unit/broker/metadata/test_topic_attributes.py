@@ -53,7 +53,11 @@ def test_changes_apply_to_the_current_attributes() -> None:
         ({"": "x"}, "not known"),
         ({"+message.type": "ODD"}, "cannot be 'ODD'"),
         ({"+message.type": "LITE"}, "LITE is not supported"),
-        ({"+queue.type": "BatchCQ"}, "BatchCQ is not supported"),
+        ({"+queue.type": "BatchCQ", "+dedup.window": "60"}, "not for topics with queue.type"),
+        (
+            {"+queue.type": "BatchCQ", "+cleanup.policy": "COMPACTION"},
+            "'cleanup.policy' is not for",
+        ),
         ({"+cleanup.policy": "COMPACT"}, "'cleanup.policy' cannot be 'COMPACT': it is one of"),
         ({"+reserve.time": "-2"}, "'reserve.time' cannot be '-2': it is a number from -1"),
         ({"+reserve.time": "9223372036854775808"}, "it is a number from -1 to 9223372036854775807"),

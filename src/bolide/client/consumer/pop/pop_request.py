@@ -8,12 +8,14 @@ from enum import Enum, auto
 
 from msgspec import structs
 
+from bolide.client.consumer.pop.shared_lease import shared_leases, with_lease
 from bolide.client.consumer.pull.pull_request import FilterHook, is_slow_to_read, is_wanted
 from bolide.client.consumer.received import read_stored, without_expired
 from bolide.client.consumer.subscription import Filter
 from bolide.client.errors import PopNotSupported
 from bolide.client.instance.instance import ClientInstance
-from bolide.model.message import StoredMessage
+from bolide.kernel import joined_flags
+from bolide.model.message import StoredMessage, SysFlag
 from bolide.model.message_queue import MessageQueue
 from bolide.model.properties import PropertyName
 from bolide.protocol.codes import RequestCode, ResponseCode
@@ -31,6 +33,7 @@ _CALL_GRACE = 10.0
 """Seconds that a reply may take beyond the time for which the broker may suspend the request."""
 
 _FIRST, _LAST = 0, 1
+_INNER_BATCH = int(SysFlag.INNER_BATCH)
 
 
 class PopStatus(Enum):
@@ -175,13 +178,21 @@ def popped_messages(
     """
     starts = read_start_offsets(header.start_offset_info)
     counts = read_order_counts(header.order_count_info)
-    messages = []
-    for stored in read_stored(body, broker_name):
+    messages: list[StoredMessage] = []
+    leases = shared_leases(body) if joined_flags(body) & _INNER_BATCH else {}
+    for read in read_stored(body, broker_name):
+        stored: StoredMessage = read
+        lease = leases.get((stored.topic, stored.queue_id, stored.queue_offset))
+        if lease is not None:
+            stored = with_lease(stored, lease)
         retry, properties = retry_kind(stored.topic), stored.properties
-        start = starts.setdefault((retry, stored.queue_id), stored.queue_offset)
+        place = lease.base if lease else stored.queue_offset
+        start = starts.setdefault((retry, stored.queue_id), place)
         if not properties.get(PropertyName.POP_CHECKPOINT):  # retries already carry a receipt
-            receipt = _receipt(header, stored, retry, start)
+            receipt = _receipt(header, stored, retry, start)._replace(offset=place)
             properties[PropertyName.POP_CHECKPOINT] = receipt.encode()
+            if lease is not None:
+                lease.receipt = receipt
         properties.setdefault(PropertyName.FIRST_POP_TIME, str(header.pop_time))
         counted = counts.of(retry, stored.queue_id, stored.queue_offset)
         times = max(counted, stored.reconsume_times)

@@ -13,6 +13,7 @@ from typing import Any
 
 from bolide.client.consumer.pop.pop_request import receipt_of
 from bolide.client.consumer.pop.popped_queues import PoppedQueue
+from bolide.client.consumer.pop.shared_lease import lease_of
 from bolide.client.errors import PopNotSupported
 from bolide.client.instance.instance import ClientInstance
 from bolide.errors import BolideError
@@ -68,7 +69,11 @@ class Receipts:
         """
         by_broker: dict[str, list[tuple[StoredMessage, Receipt]]] = defaultdict(list)
         for message in messages:
-            receipt = receipt_of(message)
+            receipt, lease = receipt_of(message), lease_of(message)
+            if lease is not None:
+                if not lease.finish(message.queue_offset):
+                    continue  # acknowledged with the last message of its batch
+                receipt = lease.receipt or receipt
             by_broker[receipt.broker_name].append((message, receipt))
         acks = [self._ack_at_broker(name, popped) for name, popped in by_broker.items()]
         outcomes = await asyncio.gather(*acks, return_exceptions=True)
@@ -83,7 +88,19 @@ class Receipts:
             NoMessage: the broker does not know the pop.
             BolideError: the broker refused or did not answer.
         """
-        receipt = receipt_of(message)
+        lease = lease_of(message)
+        if lease is None:
+            renewed = await self._changed(message, receipt_of(message), seconds)
+        else:
+            async with lease.lock:
+                renewed = await self._changed(
+                    message, lease.receipt or receipt_of(message), seconds
+                )
+                lease.receipt = renewed
+        message.properties[PropertyName.POP_CHECKPOINT] = renewed.encode()
+
+    async def _changed(self, message: StoredMessage, receipt: Receipt, seconds: float) -> Receipt:
+        """Replace a receipt by one with another remaining lease."""
         header = ChangeInvisibleTimeHeader(
             consumer_group=self._group,
             topic=self._topic(message, receipt),
@@ -96,13 +113,12 @@ class Receipts:
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
         reply = await self._instance.call(address, code, header)
         changed = ChangeInvisibleTimeReply.from_fields(reply.fields)
-        renewed = receipt._replace(
+        return receipt._replace(
             start_offset=receipt.offset,
             pop_time=changed.pop_time,
             invisible_time=changed.invisible_time,
             revive_queue=changed.revive_qid,
         )
-        message.properties[PropertyName.POP_CHECKPOINT] = renewed.encode()
 
     async def _ack_at_broker(
         self, broker_name: str, popped: list[tuple[StoredMessage, Receipt]]

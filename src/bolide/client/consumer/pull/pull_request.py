@@ -193,6 +193,7 @@ class Puller:
                 max_offset=header.max_offset,
                 namespace=self._instance.settings.namespace,
                 tags=pull.filter.tags,
+                first_offset=pull.queue_offset - (header.offset_delta or 0),
             )
 
         messages = await asyncio.to_thread(read) if is_slow_to_read(body) else read()
