@@ -18,6 +18,7 @@ from bolide.client.consumer.handlers.handler import Retry
 from bolide.client.consumer.pull.pull_consumer import PullConsumer
 from bolide.client.consumer.pull.pull_request import PullStatus
 from bolide.client.producer.results import SendResult, TransactionState
+from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.queues import QueueMappingDetail, QueueMappingItem
@@ -341,19 +342,19 @@ async def test_a_broker_forgets_a_queue_that_its_successor_has_handed_on(tmp_pat
 async def test_the_fast_path_leaves_a_topic_that_becomes_static_to_the_handlers(
     tmp_path: Path,
 ) -> None:
-    async with two_brokers(tmp_path) as scene, scene.producer() as producer:
+    async with two_brokers(tmp_path) as scene:
         broker = scene.brokers["broker-a"]
         path = broker.parts.fast_path
         if path is None:
             pytest.skip("the compiled fast path is not there")
         plain = TopicConfig(topic_name=TOPIC, read_queue_nums=2, write_queue_nums=2)
         await scene.admin.topics.update(broker.address, plain)
-        physical = MessageQueue(TOPIC, "broker-a", 1)
         served = path.fall_throughs
-        async with PullConsumer("readers", name_server=scene.address) as consumer:
+        async with BrokerClient(broker.address) as client, scene.producer() as producer:
             for _ in range(3):
+                physical = MessageQueue(TOPIC, "broker-a", 1)
                 await producer.send(Message(TOPIC, b"x"), queue=physical)
-                await consumer.pull(physical, "*", 0)
+                await client.pull(TOPIC, queue_id=1)
             before = served.served_sends, served.served_pulls
             assert min(before) > 0
 
@@ -368,15 +369,15 @@ async def test_the_fast_path_leaves_a_topic_that_becomes_static_to_the_handlers(
                 topic=TOPIC, type=CREATE, epoch=1, broker_config_map={"broker-a": config}
             )
             await scene.admin.static_topics.apply(plan)
-            async with BrokerClient(broker.address) as client:
-                with pytest.raises(NotLeaderForQueue):
-                    await client.send(TOPIC, queue_id=1)
-            async with scene.producer() as other:
-                for offset in range(3, 6):
-                    sent = await other.send(Message(TOPIC, b"x"))
-                    assert (sent.queue, sent.queue_offset) == (queue(), offset)
             for _ in range(3):
-                assert len((await consumer.pull(queue(), "*", 0)).messages) == 6
+                with pytest.raises(BolideError, match="not led"):
+                    await producer.send(Message(TOPIC, b"x"), queue=physical)
+                with pytest.raises(NotLeaderForQueue):
+                    await client.pull(TOPIC, queue_id=1)
+            for offset in range(3, 6):
+                sent = await producer.send(Message(TOPIC, b"x"), queue=queue())
+                assert (sent.queue, sent.queue_offset) == (queue(), offset)
+                assert len((await client.pull(TOPIC, queue_id=0)).records) == offset + 1
         assert (served.served_sends, served.served_pulls) == before
 
 
