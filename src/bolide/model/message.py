@@ -22,7 +22,7 @@ from bolide.model.message_checks import (
     joined_keys,
     level_text,
     plain_body,
-    priority_property,
+    priority_text,
     user_properties,
 )
 from bolide.model.message_queue import MessageQueue
@@ -166,9 +166,8 @@ class Message(_PropertyAccess):
             held[PropertyName.DEDUP_KEY] = checked_dedup_key(dedup_key)
         if expires_at is not None or expire_after is not None:
             held[PropertyName.EXPIRES_AT] = expiry_text(expires_at, expire_after)
-        if cron or cron_zone:
-            held |= checked_cron(cron, cron_zone)
-        held |= priority_property(priority, held)
+        if cron or cron_zone or priority is not None:
+            held |= _rare_properties(cron, cron_zone, priority, held)
         if not wait_stored:
             held[PropertyName.WAIT_STORED] = "false"
         _fill(self, topic, plain_body(body), held, checked_flag(flag))
@@ -215,6 +214,16 @@ class Message(_PropertyAccess):
 
     def _parts(self) -> tuple[str, bytes, dict[str, str], int]:
         return self.topic, self.body, self._properties, self.flag
+
+
+def _rare_properties(
+    cron: str, cron_zone: str, priority: int | None, held: Mapping[str, str]
+) -> dict[str, str]:
+    """The properties of a schedule and of a priority; `held` are the other ones."""
+    rare = checked_cron(cron, cron_zone) if cron or cron_zone else {}
+    if priority is not None:
+        rare[PropertyName.PRIORITY] = priority_text(priority, {**held, **rare})
+    return rare
 
 
 _blank = object.__new__

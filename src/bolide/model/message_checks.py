@@ -114,10 +114,8 @@ def level_text(delay_level: object) -> str:
     return str(delay_level) if delay_level else ""
 
 
-def priority_property(priority: object, held: Mapping[str, str]) -> dict[str, str]:
-    """Return the property of a priority; `held` are the other properties of the message."""
-    if priority is None:
-        return {}
+def priority_text(priority: object, held: Mapping[str, str]) -> str:
+    """Return the priority as text; `held` are the other properties of the message."""
     if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= _MAX_INT:
         raise InvalidMessage("priority", f"{priority!r} is not a priority: 0 and up")
     other = next((name for name in _WITHOUT_PRIORITY if name in held), None)
@@ -125,7 +123,7 @@ def priority_property(priority: object, held: Mapping[str, str]) -> dict[str, st
         raise InvalidMessage(
             "priority", f"a message with {_KEYWORDS.get(other, other)} has none: give one of them"
         )
-    return {PropertyName.PRIORITY: str(priority)}
+    return str(priority)
 
 
 def user_properties(properties: Mapping[str, str]) -> dict[str, str]:

@@ -49,6 +49,19 @@ async def test_a_group_is_sent_whole() -> None:
 
 
 @on_loop
+async def test_attributes_of_a_group_are_sent_as_signed_changes() -> None:
+    async with cast() as stage:
+        stage.first.answers(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+        attributes = {"priority.factor": "5", "+a": "1", "-b": ""}
+
+        config = GroupConfig(group_name="billing", attributes=attributes)
+        await stage.admin.groups.update(stage.first.address, config)
+
+        sent = fastjson.decode(stage.first.bodies[-1], GroupConfig).attributes
+        assert sent == {"+priority.factor": "5", "+a": "1", "-b": ""}
+
+
+@on_loop
 async def test_a_subscription_may_be_known_to_one_broker_alone() -> None:
     async with cast("broker-a", "broker-b") as stage:
         one, other = stage.brokers.values()

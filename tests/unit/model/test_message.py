@@ -90,6 +90,7 @@ def test_keys_may_be_parted_by_more_than_one_blank() -> None:
         ("priority", {"priority": "1"}, "0 and up"),
         ("priority", {"priority": 1, "delay_level": 2}, "with delay_level= has none"),
         ("priority", {"priority": 1, "delay": 2}, "with delay= has none"),
+        ("priority", {"priority": 1, "cron": "* * * * *"}, "with cron= has none"),
         ("priority", {"priority": 1, "sharding_key": "k"}, "with sharding_key= has none"),
         ("properties", {"properties": {"_SYS_MSG_PRIORITY_": "1"}}, "use priority="),
         ("flag", {"flag": 2**31}, "32-bit"),

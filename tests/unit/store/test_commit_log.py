@@ -7,7 +7,7 @@ from bolide.kernel import record_size
 from bolide.protocol.record import Blank, encode_blank, read_record
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.store import commit_log as module
-from bolide.store.commit_log import CommitLog
+from bolide.store.commit_log import CommitLog, LogFile
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile, NotInMemory
 from tests.support.store import body_of, draft, record_of
@@ -90,6 +90,26 @@ def test_a_record_that_fills_a_file_fits_and_a_larger_one_fits_none(open_log: Op
         log.reserve(SIZE - 7)
     assert (caught.value.size, caught.value.limit) == (SIZE - 7, SIZE - 8)
     assert log.end == 2 * SIZE - 8
+
+
+def test_reading_ahead_is_switched_in_all_files_and_in_those_to_come(
+    open_log: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switched: list[tuple[int, bool]] = []
+
+    def note(file: LogFile, *, enabled: bool) -> None:
+        switched.append((file.start, enabled))
+
+    monkeypatch.setattr(LogFile, "read_ahead", note)
+    log = open_log()
+    put(log, SIZE - 8)
+    log.read_ahead(enabled=True)
+    assert switched == []
+    log.read_ahead(enabled=False)
+    put(log, SIZE - 8)
+    log.read_ahead(enabled=True)
+    put(log, SIZE - 8)
+    assert switched == [(0, False), (SIZE, False), (0, True), (SIZE, True)]
 
 
 def test_what_was_reserved_goes_into_one_file(open_log: Open) -> None:

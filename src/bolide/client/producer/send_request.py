@@ -292,7 +292,7 @@ def _check_properties(message: Message, first: Message) -> None:
         raise InvalidMessage("dedup_key", "must be set in all messages of a batch, or in none")
     if message.delay_level:
         raise InvalidMessage("delay_level", "messages of a batch cannot be delayed")
-    if message.priority is not None:
+    if PropertyName.PRIORITY in message.properties:
         raise InvalidMessage(
             "priority", "messages of a batch share a queue: send those with a priority one by one"
         )
