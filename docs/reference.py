@@ -270,8 +270,8 @@ says what to do. Such topics cannot be created, and sends to them are refused.
 ## Where a broker does more
 
 POP brings the messages of a batch in a topic with `queue.type=BatchCQ` one by one, each with its
-own invisible time. RocketMQ's broker pops such a batch as one message, which its clients do not unwrap.
-A message of such a batch that a consumer sends back is stored for its retry by our broker;
+own invisible time. RocketMQ's broker pops such a batch as one message, which its clients do not
+unwrap. A message of such a batch that a consumer sends back is stored for its retry by our broker;
 RocketMQ's refuses that, and its clients send a copy instead.
 
 ## Request codes
