@@ -284,8 +284,7 @@ cannot be created, and sends to them are refused.
 
 POP brings the messages of a batch in a topic with `queue.type=BatchCQ` one by one, each with its
 own invisible time. RocketMQ's broker pops such a batch as one message, which its clients do not
-unwrap.
-A message of such a batch that a consumer sends back is stored for its retry by our broker;
+unwrap. A message of such a batch that a consumer sends back is stored for its retry by our broker;
 RocketMQ's refuses that, and its clients send a copy instead.
 
 ## Request codes
