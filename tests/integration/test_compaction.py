@@ -17,6 +17,7 @@ from tests.support.aio import on_loop, until
 from tests.support.broker import SUBSCRIBED, SUSPEND, BrokerClient
 from tests.support.compaction import LOG_SIZE, PER_FILE, QUEUE_SIZE, newest
 from tests.support.own_cluster import OwnCluster, own_cluster
+from tests.support.popping import PopClient
 
 TOPIC = "Latest"
 SETTINGS: dict[str, Any] = {
@@ -162,6 +163,25 @@ async def test_a_message_that_failed_comes_again_whatever_else_has_its_position(
             await client.send_back(first, origin_topic=TOPIC, origin_msg_id="D" * 32)
         found = [await client.wait_for("%RETRY%readers", number) for number in range(2)]
     assert [each.bodies[0] for each in found] == [bytes(first.body), b"not copied"]
+
+
+@on_loop
+async def test_a_pop_gets_the_newest_of_each_key(tmp_path: Path) -> None:
+    async with (
+        own_cluster(tmp_path, **SETTINGS) as cluster,
+        PopClient(cluster.broker.address) as client,
+    ):
+        await create(cluster)
+        await send_all(client)
+        await compacted(cluster.broker, client)
+        bodies: list[bytes] = []
+        while (popped := await client.pop(TOPIC, max_msg_nums=32)).messages:
+            bodies += popped.bodies
+            for message in popped.messages:
+                await client.ack(TOPIC, message)
+        assert bodies == [body for _, _, body in KEPT]
+        offsets = cluster.broker.parts.offsets
+        await until(lambda: offsets.find("poppers", TOPIC, 0) == len(VALUES))
 
 
 @on_loop

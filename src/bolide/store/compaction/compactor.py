@@ -23,7 +23,8 @@ from bolide.store.compaction.segments import Entry, Segment, SparseUnit
 _ENTRY_BYTES = 192
 """Memory of one entry of the map: digest, offset and slot, in CPython."""
 _MIN_ENTRIES = 100
-_BATCH = 128
+_BATCH = 64
+"""Records examined at once."""
 _SMALL_BODY = 64
 """Compressed bodies that may be empty when decompressed are shorter."""
 
@@ -80,12 +81,13 @@ def compact(log: QueueLog, position: int, map_bytes: int, pause: Pause) -> Compa
     for segment in segments:
         for unit, data in segment.records():
             keyed = read_keyed(data)
-            if not newest.retains(unit, keyed):
+            if newest.retains(unit, keyed):
+                kept += 1
+                entry = Entry(data, unit.queue_offset, keyed.tags_code, unit.store_timestamp)
+                batch.append(entry)
+            else:
                 removed += 1
-                continue
-            kept += 1
-            batch.append(Entry(data, unit.queue_offset, keyed.tags_code, unit.store_timestamp))
-            if len(batch) >= _BATCH:
+            if not (kept + removed) % _BATCH:
                 writer.append(batch)
                 batch = []
                 pause()

@@ -6,6 +6,7 @@ below was compared with all older ones; a lost or old table only makes the next 
 """
 
 import logging
+import threading
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,7 @@ class Positions:
         self._path = path
         self._disk = disk
         self._offsets: dict[str, int] = {}
+        self._lock = threading.Lock()  # one thread at a time saves
 
     def load(self) -> None:
         """Read the table; one that cannot be read counts as empty."""
@@ -45,16 +47,18 @@ class Positions:
 
     def set(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set and save a position. Raises OSError. Blocks."""
-        self._offsets[f"{topic}_{queue_id}"] = queue_offset
-        self._save()
+        with self._lock:
+            self._offsets[f"{topic}_{queue_id}"] = queue_offset
+            self._save()
 
     def forget(self, topic: str) -> None:
         """Drop the positions of a topic. Raises OSError. Blocks."""
-        names = [name for name in self._offsets if name.rpartition("_")[0] == topic]
-        for name in names:
-            del self._offsets[name]
-        if names:
-            self._save()
+        with self._lock:
+            names = [name for name in self._offsets if name.rpartition("_")[0] == topic]
+            for name in names:
+                del self._offsets[name]
+            if names:
+                self._save()
 
     def _save(self) -> None:
         self._disk.replace(self._path, msgspec.json.encode(_Table(self._offsets)))

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 _ROUND = 1.0
 """Seconds between two rounds of the thread."""
-_BATCH = 256
+_BATCH = 64
 """Messages copied at once."""
 _PAUSE = 0.001
 """Seconds of rest between two batches, in which other threads run."""
