@@ -271,6 +271,8 @@ The [compatibility matrix](compatibility-matrix.md) has every client with every 
 RocketMQ Streams creates its shuffle and state topics as static topics.
 The starter for Spring has the client of RocketMQ 5.3.2, in which a `sendAndReceive` that returns
 the reply gives up at once, with any broker; with a callback it works.
+RocketMQ's older client in C++, which is also in `rocketmq` 0.4.4 for Python, marks a batch with `1`
+instead of `true`: RocketMQ's brokers store it as one message, Bolide stores its messages.
 The client for Go gives the messages of a batch no unique ids; their ids are their places in the
 log.
 

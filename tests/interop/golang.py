@@ -30,7 +30,7 @@ def client_version() -> str:
 
 @cache
 def cells() -> frozenset[str]:
-    """The cells of the matrix that the player has; the client has nothing for the others."""
+    """The cells of the matrix that the player has."""
     listed = (SOURCES / "player.go").read_text()
     return frozenset(re.findall(r'^\t"([a-z-]+)":\s+play', listed, re.MULTILINE))
 

@@ -23,9 +23,9 @@ GREEN = "✓"
 
 INTRODUCTION = """# Compatibility matrix
 
-Every client with every broker, cell by cell. The tests play all of it: our broker with our client
-and Apache's newest two in `make test`, the rest in `make test-long`. This page was written by
-`python -m tests.interop.matrix --write` on {date}.
+Every client with every broker, cell by cell. The tests play all of it: our broker with our client,
+Apache's newest two in Java and that for Go in `make test`, the rest in `make test-long`.
+This page was written by `python -m tests.interop.matrix --write` on {date}.
 
 {green} means that all was seen that must be seen; a number points to a note at the end. Apache's
 clients with Apache's brokers are there to show that the cells themselves are right. The broker

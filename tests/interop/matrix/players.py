@@ -111,7 +111,7 @@ class Players:
 
     def _missing(self, client: str, cell: Cell) -> str:
         if client == GO and cell.name not in golang.cells():
-            return "the client for Go has nothing of the kind"
+            return "not played with the client for Go"
         return cell.lacking.get(self.broker) or cell.lacking.get(client) or ""
 
     def _take_turn(self, client: str, cells: Sequence[Cell], started: Future[Play]) -> None:

@@ -27,6 +27,11 @@ def test_names_are_camel_case_on_the_wire_unless_said_otherwise() -> None:
     assert Example.from_fields(fields) == header
 
 
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("0", False), ("TRUE", True)])
+def test_booleans_may_be_digits_as_the_client_in_cpp_writes_them(text: str, value: bool) -> None:
+    assert Example.from_fields({"topic": "T", "isOrder": text}).is_order is value
+
+
 def test_absent_values_are_left_out() -> None:
     assert "queueOffset" not in Example(topic="T").to_fields()
 
