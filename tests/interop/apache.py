@@ -98,8 +98,7 @@ def obtain(name: str, patience: float = PATIENCE_IN_A_TEST) -> Installation:
 @cache
 def _obtain(name: str, patience: float) -> Installation:
     release = releases()[name]
-    # Two entries may pin parts of one version.
-    directory = cache_directory() / f"{name.replace(' ', '-')}-{release.version}"
+    directory = _directory_of(release)
     directory.mkdir(parents=True, exist_ok=True)
     tool("java")
     with locked(directory.with_name(f"{directory.name}.lock")):
@@ -108,6 +107,11 @@ def _obtain(name: str, patience: float) -> Installation:
 
 
 JAVA_ADVICE = "install a JDK (11 or newer) and Maven (3.6.3 or newer)"
+
+
+def _directory_of(release: Release) -> Path:
+    """Where a release's jars and our programs are; two entries may pin parts of one version."""
+    return cache_directory() / f"{release.name.replace(' ', '-')}-{release.version}"
 
 
 def tool(name: str, advice: str = JAVA_ADVICE) -> str:
@@ -211,7 +215,7 @@ def main() -> None:
     for name, release in releases().items():
         try:
             jars = len(obtain(name, PATIENCE_AHEAD).jars)
-            where = cache_directory() / release.version
+            where = _directory_of(release)
             print(f"Apache RocketMQ {name}: {release.version}, {jars} jars in {where}")
         except Unobtainable as missing:
             print(f"Apache RocketMQ {name}: its tests will be skipped: {missing}")
