@@ -174,9 +174,12 @@ REFUSED_GROUP_ATTRIBUTES: Mapping[str, str] = {
 
 LEFT_OUT: Mapping[str, str] = {
     "OpenMessaging": "a Java interface over the Java client, which works with our brokers",
-    "MQTT": "a separate project, which speaks to brokers through the Java client",
+    "MQTT": "a separate project, which speaks to brokers through the Java client; not tried",
+    "`correctTagsOffset` as a method": (
+        "our consumers move their offset past messages that the filter leaves out by themselves"
+    ),
     "Connectors for Flink and Beam": (
-        "separate projects, which read and write through the Java client and so work with our"
+        "separate projects, which read and write through the Java client; not tried with our"
         " brokers; we ship connectors for Spark only"
     ),
     "Adaptive thresholds of cold reads (`coldCtrStrategyEnable`)": (

@@ -21,16 +21,23 @@ from bolide.client.producer.results import SendResult, TransactionState
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
+from bolide.protocol import fastjson
 from bolide.protocol.bodies.queues import QueueMappingDetail, QueueMappingItem
 from bolide.protocol.bodies.static_topics import MappingPlan
 from bolide.protocol.bodies.topics import MappedTopicConfig, TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.offsets import QueueHeader
-from bolide.protocol.refusals import NotLeaderForQueue, ServerError
+from bolide.protocol.headers.topics import CreateTopicHeader
+from bolide.protocol.refusals import (
+    GroupNotFound,
+    InvalidParameter,
+    NotLeaderForQueue,
+    ServerError,
+)
 from bolide.protocol.static_topics.planning import CREATE
 from bolide.protocol.static_topics.positions import led_queues
 from tests.support.aio import on_loop, until
-from tests.support.broker import BrokerClient, broker_in
+from tests.support.broker import BrokerClient, broker_in, pull_header
 from tests.support.name_servers import name_server
 from tests.support.own_cluster import QUICK_DELAYS
 
@@ -484,3 +491,85 @@ async def test_a_consumer_that_would_park_keys_is_told_that_it_cannot(
             )
             await until(lambda: "cannot be parked" in caplog.text)
     assert scene.got == []
+
+
+@on_loop
+async def test_a_send_that_waits_while_its_queue_moves_is_sent_to_the_new_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_brokers(tmp_path) as scene, scene.producer() as producer:
+        await scene.create(1, "broker-a")
+        expiring = scene.brokers["broker-a"].parts.expiring
+        waiting, moved, add = asyncio.Event(), asyncio.Event(), expiring.add
+
+        async def wait_for_the_move(topic: str) -> None:
+            waiting.set()
+            await moved.wait()
+            await add(topic)
+
+        monkeypatch.setattr(type(expiring), "add", lambda _, topic: wait_for_the_move(topic))
+        sending = asyncio.create_task(producer.send(Message(TOPIC, b"1", expire_after=600)))
+        await waiting.wait()
+        await scene.move_to("broker-b")
+        monkeypatch.undo()
+        moved.set()
+        sent = await sending
+        assert scene.brokers["broker-b"].parts.store.max_offset(TOPIC, 0) == 1
+
+    assert (sent.queue, sent.queue_offset) == (queue(), BLOCK)
+
+
+@on_loop
+async def test_a_message_with_a_priority_stays_in_the_queue_it_was_sent_to(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as scene, scene.producer() as producer:
+        await scene.create(1, "broker-a")
+        await scene.move_to("broker-b")
+        await scene.move_to("broker-a")
+        await producer.send(Message(TOPIC, b"7", priority=0))
+        async with scene.consumer() as consumer:
+            await consumer.subscribe(TOPIC, scene.take)
+            await until(lambda: scene.bodies == {7})
+
+
+@on_loop
+async def test_a_pull_that_is_refused_commits_nothing(tmp_path: Path) -> None:
+    settings = {"auto_create_subscription_group": False}
+    async with two_brokers(tmp_path, **settings) as scene, scene.producer() as producer:
+        await scene.create(1, "broker-a")
+        await producer.send(Message(TOPIC, b"1"))
+        await scene.move_to("broker-b")
+        await scene.move_to("broker-a")
+        broker = scene.brokers["broker-a"]
+        header = pull_header(
+            TOPIC, 2 * BLOCK, consumer_group="ghost", sys_flag=1 | 4, commit_offset=1
+        )
+        async with BrokerClient(broker.address) as client:
+            with pytest.raises(GroupNotFound):
+                await client.call(RequestCode.PULL_MESSAGE, header)
+        assert not broker.parts.offsets.topics_of("ghost")
+
+
+@on_loop
+async def test_mappings_that_no_topic_can_have_are_refused(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as scene:
+        await scene.create(1, "broker-a")
+        broker = scene.brokers["broker-a"]
+        for total, number, item in (
+            (2_000_000, 0, QueueMappingItem(bname="broker-a")),
+            (1, 2**70, QueueMappingItem(bname="broker-a")),
+            (1, 0, QueueMappingItem(bname="broker-a", queue_id=9)),
+            (1, 0, QueueMappingItem(bname="broker-a", start_offset=2**62, logic_offset=5)),
+        ):
+            mapping = QueueMappingDetail(
+                topic="Forged", bname="broker-a", total_queues=total, hosted_queues={number: [item]}
+            )
+            header = CreateTopicHeader(
+                topic="Forged", read_queue_nums=1, write_queue_nums=1, perm=6,
+                topic_filter_type="SINGLE_TAG",
+            )  # fmt: skip
+            async with BrokerClient(broker.address) as client:
+                with pytest.raises((InvalidParameter, ServerError)):
+                    await client.call(
+                        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, header, fastjson.encode(mapping)
+                    )
+        assert "Forged" not in broker.parts.mappings

@@ -1,8 +1,10 @@
 """Statistics of the logical queues of static topics, computed from those of physical queues."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 from bolide.admin.servers import Servers, address_of
+from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.queues import QueueMappingItem
 from bolide.protocol.bodies.routes import TopicRoute
@@ -10,7 +12,6 @@ from bolide.protocol.bodies.stats import QueueProgress
 from bolide.protocol.bodies.topics import MappedTopicConfig, TopicOffset
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.topics import TopicConfigHeader
-from bolide.protocol.refusals import TopicNotFound
 from bolide.protocol.static_topics.planning import led_by
 from bolide.protocol.static_topics.positions import find_item, is_placed, logical_offset
 from bolide.protocol.static_topics.routes import logical_broker_name
@@ -23,15 +24,21 @@ _LONG_MAX = 2**63 - 1
 
 async def logical_queues(servers: Servers, topics: Iterable[str]) -> LogicalQueues:
     """The logical queues of all static topics among these."""
+    names = list(topics)
+    routes = await asyncio.gather(*(_find_route(servers, topic) for topic in names))
     found: LogicalQueues = {}
-    for topic in topics:
-        try:
-            route = await servers.route(topic)
-        except TopicNotFound:
-            continue
-        if route.topic_queue_mapping_by_broker:
+    for topic, route in zip(names, routes, strict=True):
+        if route is not None and route.topic_queue_mapping_by_broker:
             found |= await _queues_of(servers, topic, route)
     return found
+
+
+async def _find_route(servers: Servers, topic: str) -> TopicRoute | None:
+    """The route of a topic; a topic without one is taken for a plain topic."""
+    try:
+        return await servers.route(topic)
+    except BolideError:
+        return None
 
 
 async def _queues_of(servers: Servers, topic: str, route: TopicRoute) -> LogicalQueues:

@@ -16,6 +16,7 @@ from bolide.protocol.headers.query import (
     QueryMessageHeader,
     ViewMessageHeader,
 )
+from bolide.protocol.headers.static_topics import physical_fields
 from bolide.protocol.message_id import BadMessageId, OffsetId
 from bolide.protocol.refusals import QueryNotFound, Refusal
 from bolide.remoting.errors import RemotingError
@@ -201,8 +202,9 @@ class Messages:
             expression_type="TAG",
         )
         address = await self._servers.address_of(queue.broker_name)
+        fields = physical_fields(header, queue.broker_name)
         reply = await self._servers.call(
-            address, RequestCode.PULL_MESSAGE, header, accept=_NOTHING_FOUND
+            address, RequestCode.PULL_MESSAGE, fields, accept=_NOTHING_FOUND
         )
         reply_header = PullReply.from_fields(reply.fields)
         return PulledMessages(

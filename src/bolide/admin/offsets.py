@@ -30,6 +30,7 @@ from bolide.protocol.headers.offsets import (
     SearchOffsetHeader,
     StoreTimeReply,
 )
+from bolide.protocol.headers.static_topics import physical_fields
 from bolide.protocol.headers.topics import TopicHeader
 from bolide.protocol.refusals import QueryNotFound
 
@@ -88,14 +89,16 @@ class Offsets:
             timestamp=timestamp,
             boundary_type=boundary,
         )
-        reply = await self._servers.call(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        fields = physical_fields(header, queue.broker_name)
+        reply = await self._servers.call(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields)
         return OffsetReply.from_fields(reply.fields).offset
 
     async def earliest_time(self, queue: MessageQueue) -> int:
         """The store time of the oldest message."""
         address = await self._servers.address_of(queue.broker_name)
         header = QueueHeader(queue.topic, queue.queue_id)
-        reply = await self._servers.call(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+        fields = physical_fields(header, queue.broker_name)
+        reply = await self._servers.call(address, RequestCode.GET_EARLIEST_MSG_STORETIME, fields)
         return StoreTimeReply.from_fields(reply.fields).timestamp
 
     async def find_committed(self, group: str, queue: MessageQueue) -> int | None:
@@ -114,7 +117,8 @@ class Offsets:
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
         """Commit an offset for a group; a connected consumer overwrites it with its own."""
         header = CommitOffsetHeader(group, queue.topic, queue.queue_id, offset)
-        await self._servers.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        fields = physical_fields(header, queue.broker_name)
+        await self._servers.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
 
     async def progress(
         self, group: str, topic: str | None = None, cluster: str | None = None
@@ -235,7 +239,8 @@ class Offsets:
         header: MaxOffsetHeader | QueueHeader | QueryOffsetHeader,
     ) -> int:
         address = await self._servers.address_of(queue.broker_name)
-        reply = await self._servers.call(address, code, header)
+        fields = physical_fields(header, queue.broker_name)
+        reply = await self._servers.call(address, code, fields)
         return OffsetReply.from_fields(reply.fields).offset
 
     async def _group_addresses(

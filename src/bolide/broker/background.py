@@ -37,7 +37,7 @@ REVIVAL = ThreadPoolExecutor(2, "bolide-revival")
 DEDUP = ThreadPoolExecutor(1, "bolide-dedup")
 """Recovery of deduplication windows."""
 _TABLE_THREADS = ThreadPoolExecutor(3, "bolide-tables")
-"""One thread each for topics, groups and offsets, so that a slow write delays no other table."""
+"""Several threads, so that a slow write of one table delays no other."""
 
 
 class Background:

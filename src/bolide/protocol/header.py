@@ -3,8 +3,9 @@
 A header class declares its fields in Python's spelling; the wire spelling is the same name in
 camel case unless `msgspec.field(name=…)` overrides it. A field without a default is required.
 
-Texts are read as Java reads them where that is harmless: a boolean is true only if it says so, and
-an empty number counts as absent. A text that is no number is refused; Java takes it for zero.
+Texts are read as Java reads them where that is harmless: a boolean is false unless it says true, or
+1 as some clients write it, and an empty number counts as absent. A text that is no number is
+refused; Java takes it for zero.
 """
 
 from collections.abc import Mapping
@@ -86,7 +87,7 @@ def _alternatives(kind: msgspec.inspect.Type) -> tuple[msgspec.inspect.Type, ...
 
 
 def _boolean(text: str) -> str:
-    return "true" if text.strip().lower() == "true" else "false"
+    return "true" if text.lower() in {"true", "1"} else "false"
 
 
 def _text(value: object) -> str:

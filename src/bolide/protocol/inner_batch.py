@@ -6,6 +6,7 @@ offset of the first. The body has the format of `batch` and may be compressed as
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 from bolide.model.message import SysFlag
 from bolide.protocol.batch import BadBatch, BatchItem, iter_batch
@@ -33,9 +34,9 @@ def is_wrapped(sys_flag: int) -> bool:
     return sys_flag & INNER_FLAGS == INNER_FLAGS
 
 
-def count_items(body: bytes) -> int:
-    """Return the number of messages in the body of a batch. Raises BadBatch."""
-    return sum(1 for _ in iter_batch(body))
+def count_items(body: bytes, most: int) -> int:
+    """Return the number of messages in the body of a batch, or `most` + 1. Raises BadBatch."""
+    return sum(1 for _ in islice(iter_batch(body), most + 1))
 
 
 def unwrap(record: Record) -> list[Record]:

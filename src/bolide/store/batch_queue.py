@@ -217,8 +217,7 @@ def unit_of(record: Record) -> BatchUnit:
     """Return the unit of a record, as a Java broker derives it from the log."""
     properties = record.decode_properties()
     base, count = record.queue_offset, 1
-    claimed = _inner_place(properties)
-    if claimed:
+    if record.sys_flag & _INNER_BATCH and (claimed := _inner_place(properties)):
         base, count = claimed
     code = tags_code(properties.get(PropertyName.TAGS))
     place = record.physical_offset, record.size, code, record.store_timestamp

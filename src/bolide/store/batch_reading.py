@@ -39,7 +39,10 @@ def read_batches(
     found = ReadResult(ReadStatus.NO_MATCHED_MESSAGE, queue_offset, low, high, inner_count=0)
     window = Window(commit_log, may_block=may_block)
     for unit in queue.batches(queue_offset, min(scanned, high - queue_offset), may_block=may_block):
-        if unit.end > high or unit.base - queue_offset >= scanned:
+        if unit.end > high:
+            break
+        if unit.base - queue_offset >= scanned:  # behind a gap
+            found.next_offset = unit.base
             break
         if not _examine(unit, found, limits, wanted, window):
             break

@@ -342,13 +342,14 @@ class MessageStore(FileAppends):
             The number of removed queues.
         """
         aside = self.config.value.root / f"{_REMOVED}{time.monotonic_ns()}"
+        # First: its copies must not outlive the queues, or a new topic of that name would get them.
+        self.compaction.remove_topic(topic, aside)
         with self._lock:
             count = self.queues.detach_topic(topic.encode(), aside)
             self._units = self.queues.units()
         if count:
             self.maintenance.checkpoint()
             shutil.rmtree(aside, ignore_errors=True)
-        self.compaction.remove_topic(topic, aside)
         return count
 
     def set_batched(self, topic: str, *, is_batched: bool) -> None:

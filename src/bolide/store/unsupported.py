@@ -37,6 +37,7 @@ def refuse_unsupported_topics(topics: Iterable[TopicConfig], table: Path) -> Non
     Raises:
         UnsupportedStore: some topics are of an unsupported kind.
     """
+    topics = list(topics)
     for attribute, kind in _KINDS.items():
         found = [
             topic.topic_name
@@ -49,6 +50,17 @@ def refuse_unsupported_topics(topics: Iterable[TopicConfig], table: Path) -> Non
                 "delete them with RocketMQ (mqadmin deleteTopic), or take that attribute away here"
                 " to have their messages as plain ones",
             )  # fmt: skip
+    both = [
+        topic.topic_name
+        for topic in topics
+        if has_batch_queues(topic) and topic.attributes.get("cleanup.policy") == "COMPACTION"
+    ]
+    if both:
+        raise UnsupportedStore(
+            table, f"has topics with both queue.type=BatchCQ and compaction ({_named(both)})",
+            "take cleanup.policy away from them: a compaction keeps records, and theirs hold"
+            " several messages",
+        )  # fmt: skip
 
 
 def _unsupported(root: Path) -> Iterator[UnsupportedStore]:

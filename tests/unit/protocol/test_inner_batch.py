@@ -99,4 +99,5 @@ def test_both_bits_make_a_batch() -> None:
     for flag in (SysFlag.INNER_BATCH, SysFlag.NEEDS_UNWRAP):
         record = read(record_bytes(draft("Bulk", encode_batch(items(0, 2)), sys_flag=int(flag))))
         assert unwrap(record) == [record]
-    assert count_items(encode_batch(items(0, 2))) == 2
+    assert count_items(encode_batch(items(0, 2)), 2) == 2
+    assert count_items(encode_batch(items(0, 9)), 2) == 3  # no more are counted

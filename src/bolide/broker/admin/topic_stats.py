@@ -92,7 +92,7 @@ class StatsHandlers:
             positions = [
                 position
                 for topic in topics
-                for position in self._positions(group, topic, topic.read_queue_nums)
+                for position in self._positions(group, topic, topic.read_queue_nums, -1)
             ]
             return self._progress(positions, tps)
 
@@ -167,10 +167,16 @@ class StatsHandlers:
     def _queue(self, topic: TopicConfig, queue_id: int) -> MessageQueue:
         return MessageQueue(topic.topic_name, self._cell.value.broker_name, queue_id)
 
-    def _positions(self, group: str, topic: TopicConfig, count: int) -> list[Position]:
+    def _positions(
+        self, group: str, topic: TopicConfig, count: int, missing_in_static: int = 0
+    ) -> list[Position]:
+        """The group's position in each queue of a topic; 0 where it has none.
+
+        Args:
+            missing_in_static: the same for a static topic, where another broker may have it.
+        """
         name, offsets = topic.topic_name, self._offsets
-        # In a static topic another broker may have the offset: no offset is not 0 there.
-        missing = -1 if name in self._mappings else 0
+        missing = missing_in_static if name in self._mappings else 0
         return [
             Position(
                 self._queue(topic, queue_id),

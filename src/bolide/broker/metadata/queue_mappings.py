@@ -16,6 +16,7 @@ from bolide.protocol.refusals import ServerError
 from bolide.protocol.static_topics.positions import (
     BadMapping,
     check_items,
+    check_numbers,
     check_successors,
     published,
 )
@@ -77,6 +78,7 @@ class QueueMappings:
         Raises:
             BadMapping: it contradicts itself or the old one; `force` allows the latter.
         """
+        check_numbers(mapping)
         for items in mapping.hosted_queues.values():
             check_items(items)
         old = self._mappings.get(mapping.topic)
@@ -101,17 +103,19 @@ class QueueMappings:
         await self._change(merge)
 
     async def set_queues(
-        self, topic: str, epoch: int, changes: dict[int, list[QueueMappingItem] | None]
+        self, mapping: QueueMappingDetail, changes: dict[int, list[QueueMappingItem] | None]
     ) -> None:
-        """Replace the items of some queues, or remove queues, if the epoch is still the same."""
+        """Replace the items of some queues, or remove queues, if the mapping is still the same.
+
+        The epoch alone does not tell: the last step of a remapping keeps it.
+        """
 
         def replace(mappings: Mappings) -> None:
-            known = mappings.get(topic)
-            if known is None or known.epoch != epoch:
+            if mappings.get(mapping.topic) is not mapping:
                 return
-            merged = known.hosted_queues | changes
+            merged = mapping.hosted_queues | changes
             hosted = {number: items for number, items in merged.items() if items is not None}
-            mappings[topic] = msgspec.structs.replace(known, hosted_queues=hosted)
+            mappings[mapping.topic] = msgspec.structs.replace(mapping, hosted_queues=hosted)
 
         await self._change(replace)
 

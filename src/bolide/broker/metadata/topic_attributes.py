@@ -96,7 +96,8 @@ def changed_attributes(
             raise InvalidParameter(
                 f"attribute {signed!r} is not known: write a sign and one of {sorted(known)}"
             )
-        if current is not None and attribute.is_fixed and attributes.get(name) != value:
+        is_same = sign == "+" and attributes.get(name) == value
+        if current is not None and attribute.is_fixed and not is_same:
             raise InvalidParameter(f"attribute {name!r} cannot be changed once the topic exists")
         if sign == "+":
             attributes[name] = _checked(name, value, attribute)

@@ -33,6 +33,7 @@ from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList, GroupSubscription
 from bolide.protocol.bodies.routes import TopicList
 from bolide.protocol.bodies.topics import (
+    MAX_QUEUES,
     MappedTopicConfig,
     TopicConfig,
     TopicConfigList,
@@ -55,9 +56,6 @@ from bolide.store.contract import Store
 from bolide.store.unsupported import LIGHT_PREFIX
 
 log = logging.getLogger(__name__)
-
-MAX_QUEUES = 65_536
-"""Maximum number of queues of a topic: each needs files, and clients list all of them."""
 
 _ALL_PERMISSIONS = READ | WRITE | INHERIT
 
@@ -102,18 +100,7 @@ class TopicHandlers:
         for config in configs:
             validate_config(config, self._cell.value)
         log.info("%s changes topics %s", peer, [config.topic_name for config in configs])
-        await self._topics.update_all(self._with_attributes(config) for config in configs)
-
-    def _with_attributes(self, config: TopicConfig) -> TopicConfig:
-        known = self._topics.find(config.topic_name)
-        attributes = changed_attributes(known.attributes if known else None, config.attributes)
-        changed = msgspec.structs.replace(config, attributes=attributes)
-        if DEDUP_WINDOW in attributes and not has_window(changed):
-            raise InvalidParameter(
-                f"topic {config.topic_name}: {DEDUP_WINDOW} is not allowed on retry and dead-letter"
-                " topics, whose messages keep the keys of the original messages"
-            )
-        return changed
+        await self._topics.change_all(configs, _with_attributes)
 
     # ---- deleting
 
@@ -224,6 +211,18 @@ def topic_of_request(header: CreateTopicHeader) -> TopicConfig:
         order=header.order,
         attributes=parse_changes(header.attributes),
     )
+
+
+def _with_attributes(config: TopicConfig, known: TopicConfig | None) -> TopicConfig:
+    """Apply the changes of attributes to those that the topic has."""
+    attributes = changed_attributes(known.attributes if known else None, config.attributes)
+    changed = msgspec.structs.replace(config, attributes=attributes)
+    if DEDUP_WINDOW in attributes and not has_window(changed):
+        raise InvalidParameter(
+            f"topic {config.topic_name}: {DEDUP_WINDOW} is not allowed on retry and dead-letter"
+            " topics, whose messages keep the keys of the original messages"
+        )
+    return changed
 
 
 def validate_config(config: TopicConfig, settings: BrokerConfig) -> None:

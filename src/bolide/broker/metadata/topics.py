@@ -190,10 +190,24 @@ class TopicTable:
 
     async def update_all(self, configs: Iterable[TopicConfig], *, always: bool = False) -> None:
         """Like `update`, for several topics in one write; unchanged ones cause none."""
+        await self.change_all(configs, lambda config, _: config, always=always)
+
+    async def change_all(
+        self,
+        configs: Iterable[TopicConfig],
+        merge_one: Callable[[TopicConfig, TopicConfig | None], TopicConfig],
+        *,
+        always: bool = False,
+    ) -> None:
+        """Like `update_all`; `merge_one` makes each topic from what is given and what is there.
+
+        Nothing else changes the topics meanwhile. Raises what `merge_one` raises.
+        """
         updates = {config.topic_name: config for config in configs}
 
         def merge(topics: Topics) -> None:
-            for name, config in updates.items():
+            for name, given in updates.items():
+                config = merge_one(given, topics.get(name))
                 if topics.get(name) != config:
                     log.info("topic %s: %s, was %s", name, config, topics.get(name))
                     topics[name] = config

@@ -4,6 +4,7 @@ In a topic with `queue.type=BatchCQ` a batch whose header has a unique id, as th
 have, becomes an inner batch, one record. The messages of any other batch get records of their own.
 """
 
+import re
 from collections.abc import Mapping
 from itertools import islice
 
@@ -11,19 +12,22 @@ from bolide.broker.produce.addressing import BrokerProperties, without_transacti
 from bolide.broker.timers.recurring import check_batch
 from bolide.broker.timers.timetable import refuse_in_batch
 from bolide.model.message import SysFlag
-from bolide.model.properties import PropertyName, delay_level_of
+from bolide.model.properties import PropertyName, delay_level_of, parse_number
 from bolide.protocol.batch import BadBatch, BatchItem, iter_batch
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompress
 from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.inner_batch import INNER_FLAGS, count_items, unwrap
-from bolide.protocol.property_string import PAIR_END, decode_properties, encode_properties
+from bolide.protocol.property_string import NAME_END, PAIR_END, decode_properties, encode_properties
 from bolide.protocol.record import Record, RecordDraft
 from bolide.protocol.refusals import MessageIllegal
 from bolide.store.batch_queue import MAX_BATCH
 from bolide.store.tables import has_batch_queues
 
 _INNER_BATCH = int(SysFlag.INNER_BATCH)
+_INNER_NAMES = re.compile(
+    f"(?:^|{PAIR_END})(?:{PropertyName.INNER_COUNT}|{PropertyName.INNER_BASE}){NAME_END}".encode()
+)
 _TIMED = (
     PropertyName.TIMER_DELAY_SEC,
     PropertyName.TIMER_DELAY_MS,
@@ -59,6 +63,7 @@ def split_batch(
     # Clients of 5.x also set an id for the batch; each message has its own.
     properties.pop(PropertyName.UNIQUE_ID, None)
     draft = without_transaction(draft, properties)
+    draft = draft._replace(sys_flag=draft.sys_flag & ~INNER_FLAGS)
     common = encode_properties(properties).encode()
     items = islice(iter_batch(draft.body), max_count + 1)
     drafts = [_item_draft(item, draft, common) for item in items]
@@ -76,6 +81,8 @@ def split_batch(
 
 def _item_draft(item: BatchItem, draft: RecordDraft, common: bytes) -> RecordDraft:
     own = bytes(item.properties)
+    if _INNER_NAMES.search(own):
+        raise MessageIllegal("a message of a batch cannot be a batch itself")
     end = b"" if not own or own.endswith(PAIR_END.encode()) else PAIR_END.encode()
     return draft._replace(body=item.body, properties=own + end + common, flag=item.flag)
 
@@ -111,11 +118,14 @@ def inner_draft(
     return draft._replace(properties=text, sys_flag=draft.sys_flag | INNER_FLAGS), unique_id
 
 
-def check_inner_batch(draft: RecordDraft, properties: Mapping[str, str]) -> None:
+def check_inner_batch(
+    draft: RecordDraft, properties: Mapping[str, str], topic: TopicConfig, max_size: int
+) -> None:
     """Check a single send that claims to be an inner batch.
 
     Raises:
-        MessageIllegal: the sysFlag bit, the property and the body contradict each other.
+        MessageIllegal: the sysFlag bit, the property and the body contradict each other, or the
+            topic takes no batches in one record.
     """
     count = properties.get(PropertyName.INNER_COUNT)
     is_inner = bool(draft.sys_flag & _INNER_BATCH)
@@ -126,11 +136,18 @@ def check_inner_batch(draft: RecordDraft, properties: Mapping[str, str]) -> None
             f"{PropertyName.INNER_COUNT} and the sysFlag bit of inner batches go together:"
             " send a batch by SEND_BATCH_MESSAGE"
         )
+    # Cheap checks first: counting may take long.
+    claimed = parse_number(count) or 0
+    if not has_batch_queues(topic) or not 0 < claimed <= MAX_BATCH:
+        raise MessageIllegal(
+            f"a batch of {count} messages in one record is not for topic {topic.topic_name!r}:"
+            f" it needs queue.type=BatchCQ, and 1 to {MAX_BATCH} messages"
+        )
     try:
-        found = count_items(decompress(draft.body, draft.sys_flag))
+        found = count_items(decompress(draft.body, draft.sys_flag, max_size), claimed)
     except (BadBatch, BadCompressedBody, CodecMissing) as exc:
         raise MessageIllegal(f"the body is no batch: {exc}") from exc
-    if str(found) != count or PropertyName.INNER_BASE in properties:
+    if found != claimed or PropertyName.INNER_BASE in properties:
         raise MessageIllegal(f"{PropertyName.INNER_COUNT} is {count}, the body has {found}")
 
 

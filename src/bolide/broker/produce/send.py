@@ -111,6 +111,9 @@ class Incoming:
     born_host: bytes
     peer: str
     started: float
+    check_queue: Callable[[], None] | None = None
+    """Set if the sender named a logical queue: raises Refusal if the queue id of the header is no
+    longer the right one."""
 
 
 class StoredSend(NamedTuple):
@@ -161,11 +164,14 @@ class SendHandlers:
         return self.receive(request, SendHeader.from_short(request.frame.fields))
 
     def receive(
-        self, request: Request[SendHeader] | Request[NoHeader], header: SendHeader
+        self,
+        request: Request[SendHeader] | Request[NoHeader],
+        header: SendHeader,
+        check_queue: Callable[[], None] | None = None,
     ) -> Reply | DeferredReply:
         """Store the messages of a send; `header` is its header, however it was written."""
-        peer = request.connection.peer
-        incoming = Incoming(header, request.body, packed_peer(peer), peer, self._parts.now())
+        peer, now = request.connection.peer, self._parts.now()
+        incoming = Incoming(header, request.body, packed_peer(peer), peer, now, check_queue)
         try:
             self._check(incoming)
             topic = self._parts.topics.find(header.topic)
@@ -335,7 +341,11 @@ class SendHandlers:
 
     def _append(self, incoming: Incoming, topic: TopicConfig) -> StoredSend:
         self._check_topic(incoming.header, topic)
-        header = placed_by_priority(incoming.header, topic)
+        if incoming.check_queue is None:
+            header = placed_by_priority(incoming.header, topic)
+        else:  # the queue may have moved while the send waited
+            incoming.check_queue()
+            header = incoming.header
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = _any_queue(header, topic)
@@ -382,7 +392,7 @@ class SendHandlers:
         if is_compacted(topic):
             given = draft._replace(properties=header.properties.encode())
             check_compacted([given], self._parts.max_compacted_size())
-        draft, unique_id = self._single(header, draft)
+        draft, unique_id = self._single(header, draft, topic)
         if draft.topic == _HALF:
             stored = [self._parts.intake.append(draft)]
             return StoredSend(queue_id, unique_id, stored, stored, is_half=True)
@@ -401,10 +411,12 @@ class SendHandlers:
         appended = [parts.intake.append(drafts[0])] if single else parts.intake.append_batch(drafts)
         return appended, appended
 
-    def _single(self, header: SendHeader, draft: RecordDraft) -> tuple[RecordDraft, str]:
+    def _single(
+        self, header: SendHeader, draft: RecordDraft, topic: TopicConfig
+    ) -> tuple[RecordDraft, str]:
         """Return the draft with its final topic and properties, and its unique id."""
         properties = decode_properties(header.properties)
-        check_inner_batch(draft, properties)
+        check_inner_batch(draft, properties, topic, self._parts.max_message_size())
         half = is_half(draft, properties)
         if not half:
             draft = without_transaction(draft, properties)

@@ -58,7 +58,7 @@ class MappingCleaner:
                 changes = await self._expired(mapping) | await self._handed_on(mapping)
                 if changes:
                     log.info("topic %s: parts of queues %s removed", mapping.topic, list(changes))
-                    await self._mappings.set_queues(mapping.topic, mapping.epoch, changes)
+                    await self._mappings.set_queues(mapping, changes)
             except BolideError as exc:
                 log.warning("the mapping of topic %s is not cleaned: %s", mapping.topic, exc)
 

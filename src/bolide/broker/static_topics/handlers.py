@@ -73,3 +73,10 @@ class StaticTopicHandlers:
                 f"the mapping is one of broker {mapping.bname}, but this is {own}: ask the"
                 " NameServer for the addresses again"
             )
+        for items in mapping.hosted_queues.values():
+            for item in items:
+                if item.bname == own and item.queue_id >= config.write_queue_nums:
+                    raise InvalidParameter(
+                        f"the mapping has queue {item.queue_id} of this broker, but topic"
+                        f" {config.topic_name} gets {config.write_queue_nums} queues here"
+                    )

@@ -6,6 +6,7 @@ about other topics, and those that other brokers send about physical queues, pas
 
 import asyncio
 from collections.abc import Callable, MutableMapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.headers.static_topics import is_physical
 from bolide.protocol.property_string import decode_properties
+from bolide.protocol.refusals import NotLeaderForQueue
 from bolide.protocol.static_topics.positions import has_end, item_offset
 from bolide.remoting.dispatch import DeferredReply, Reply, Request, Route
 
@@ -44,14 +46,14 @@ _PAUSE = 0.1
 
 Handler = Callable[[Request[Any]], Any]
 Translation = Callable[[Request[Any], QueueMappingDetail, Handler], Any]
-Receive = Callable[[Request[Any], SendHeader], Reply | DeferredReply]
+Receive = Callable[[Request[Any], SendHeader, Callable[[], None]], Reply | DeferredReply]
 
 
 class StaticTopicRequests:
     """Serves requests about static topics.
 
     Args:
-        receive: stores the message of a send.
+        receive: stores the message of a send, after a last check of its queue.
     """
 
     def __init__(
@@ -115,7 +117,15 @@ class StaticTopicRequests:
         number = header.queue_id
         queue = led_queue(mapping, number) if number >= 0 else any_led_queue(mapping)
         header = msgspec.structs.replace(header, queue_id=queue.leader.queue_id)
-        reply = self._receive(request, header)
+
+        def check_queue() -> None:
+            current = self._mappings.find(mapping.topic)
+            if current is None or led_queue(current, queue.number).leader.gen != queue.leader.gen:
+                raise NotLeaderForQueue(
+                    f"{mapping.topic}-{queue.number} has moved: get the route of the topic again"
+                )
+
+        reply = self._receive(request, header, check_queue)
         is_half = _is_half(header)
         return _translated(reply, lambda found: sent_reply(queue, found, is_half=is_half))
 
@@ -126,22 +136,28 @@ class StaticTopicRequests:
     ) -> Reply | DeferredReply:
         queue = led_queue(mapping, request.header.queue_id)
         item = queue.at(request.header.queue_offset)
-        header = self._with_commit(request, queue, item, _at_item(request.header, item))
+        header, commit = self._with_commit(request, queue, item)
         if item.bname != mapping.bname:
-            return self._background.defer(self._pull_remotely(queue, item, header))
+            return self._background.defer(self._pull_remotely(queue, item, header, commit))
         if item.gen != queue.leader.gen:  # nothing will arrive there
             header = msgspec.structs.replace(header, sys_flag=header.sys_flag & ~SUSPEND)
         requested = header.queue_offset
         reply = handler(Request(header, request.frame, request.connection))
+        commit()
         return _translated(reply, lambda found: pulled_reply(queue, item, requested, found))
 
     async def _pull_remotely(
-        self, queue: LogicalQueue, item: QueueMappingItem, header: PullHeader
+        self,
+        queue: LogicalQueue,
+        item: QueueMappingItem,
+        header: PullHeader,
+        commit: Callable[[], object],
     ) -> Reply:
         header = msgspec.structs.replace(header, sys_flag=header.sys_flag & ~(SUSPEND | COMMIT))
         found = await self._peers.call(
             item.bname, RequestCode.PULL_MESSAGE, header, accept=_NOTHING_FOUND
         )
+        commit()
         reply = Reply(
             code=found.code,
             header=PullReply.from_fields(found.fields),
@@ -154,31 +170,32 @@ class StaticTopicRequests:
         return reply
 
     def _with_commit(
-        self,
-        request: Request[PullHeader],
-        queue: LogicalQueue,
-        item: QueueMappingItem,
-        header: PullHeader,
-    ) -> PullHeader:
-        """Translate the offset that a pull commits, or commit it in another queue of this broker.
+        self, request: Request[PullHeader], queue: LogicalQueue, item: QueueMappingItem
+    ) -> tuple[PullHeader, Callable[[], object]]:
+        """Translate a pull from an item, and the offset that it commits.
 
-        One for a queue of another broker is left out: consumers also commit by other requests.
+        An offset in a queue of another broker is left out: consumers also commit by other requests.
+
+        Returns:
+            The translated header, and what commits an offset in another queue of this broker, to
+            be called when the pull has been admitted.
         """
+        header = _at_item(request.header, item)
         if not header.sys_flag & COMMIT or header.commit_offset < 0:
-            return header
+            return header, _do_nothing
         target = queue.at(header.commit_offset)
         offset = max(item_offset(target, header.commit_offset), 0)
         if target.gen == item.gen:
-            return msgspec.structs.replace(header, commit_offset=offset)
-        if target.bname == queue.mapping.bname:
-            self._offsets.commit(
-                header.consumer_group,
-                header.topic,
-                target.queue_id,
-                offset,
-                peer=request.connection.peer,
-            )
-        return msgspec.structs.replace(header, sys_flag=header.sys_flag & ~COMMIT)
+            return msgspec.structs.replace(header, commit_offset=offset), _do_nothing
+        group, topic, peer = header.consumer_group, header.topic, request.connection.peer
+        header = msgspec.structs.replace(header, sys_flag=header.sys_flag & ~COMMIT)
+        if target.bname != queue.mapping.bname:
+            return header, _do_nothing
+        commit = partial(self._offsets.commit, group, topic, target.queue_id, offset, peer=peer)
+        return header, commit
+
+
+def _do_nothing() -> None: ...
 
 
 def _at_item(header: PullHeader, item: QueueMappingItem) -> PullHeader:

@@ -10,6 +10,9 @@ from bolide.protocol.bodies.queues import QueueMapping, QueueMappingDetail
 from bolide.protocol.fastjson import Struct
 from bolide.protocol.header import Int, Long
 
+MAX_QUEUES = 65_536
+"""Maximum number of queues of a topic: each needs files, and clients list all of them."""
+
 
 class TopicFilterType(StrEnum):
     """Whether a message has one tag or several. The order is Java's."""

@@ -15,7 +15,7 @@ class PullHeader(Header, frozen=True, kw_only=True):
     queue_offset: Long
     max_msg_nums: Int
     sys_flag: Int
-    commit_offset: Long = 0
+    commit_offset: Long = -1
     suspend_timeout_millis: Long = 0
     subscription: str | None = None
     sub_version: Long = 0

@@ -10,12 +10,18 @@ from itertools import pairwise
 
 from bolide.errors import BolideError
 from bolide.protocol.bodies.queues import QueueMapping, QueueMappingDetail, QueueMappingItem
+from bolide.protocol.bodies.topics import MAX_QUEUES
 
 UNPLACED = -1
 """Logical offset of a leader that has not been given its place."""
 
 BLOCK = 10_000
 """Each item begins at a multiple of this logical offset, with a gap behind its predecessor."""
+
+MAX_ITEMS = 1_000
+"""Most items of a queue: some requests ask the brokers of all items, one after the other."""
+_MAX_OFFSET = 2**62
+"""Sums of two offsets up to this are Java longs."""
 
 Items = Sequence[QueueMappingItem]
 
@@ -97,11 +103,10 @@ def next_block(offset: int, block: int = BLOCK) -> int:
 
 def check_items(items: Items) -> None:
     """Raise BadMapping unless generations and offsets of a queue's items increase."""
+    if len(items) > MAX_ITEMS:
+        raise BadMapping(f"a queue has {len(items)} items, over {MAX_ITEMS}")
     for item in items:
-        if min(item.start_offset, item.gen, item.queue_id) < 0:
-            raise BadMapping(f"{_named(item)} has a negative start, generation or queue id")
-        if item.end_offset != -1 and item.end_offset < item.start_offset:
-            raise BadMapping(f"{_named(item)} ends before it starts")
+        _check_item(item)
     for item, successor in pairwise(items):
         if not is_placed(item):
             raise BadMapping(f"{_named(item)} has no logical offset, but is not the last item")
@@ -109,6 +114,27 @@ def check_items(items: Items) -> None:
             raise BadMapping(f"{_named(successor)} does not have a higher generation than the last")
         if is_placed(successor) and known_end([item]) >= successor.logic_offset:
             raise BadMapping(f"{_named(successor)} begins before the end of its predecessor")
+
+
+def _check_item(item: QueueMappingItem) -> None:
+    if min(item.gen, item.queue_id) < 0:
+        raise BadMapping(f"{_named(item)} has a negative generation or queue id")
+    if item.start_offset != 0:  # RocketMQ never writes another one
+        raise BadMapping(f"{_named(item)} starts at {item.start_offset}, not at 0")
+    if max(item.logic_offset, item.end_offset) > _MAX_OFFSET:
+        raise BadMapping(f"{_named(item)} has an offset over {_MAX_OFFSET}")
+    if item.end_offset != -1 and item.end_offset < item.start_offset:
+        raise BadMapping(f"{_named(item)} ends before it starts")
+
+
+def check_numbers(mapping: QueueMappingDetail) -> None:
+    """Raise BadMapping unless the queues of a mapping are among those that it counts."""
+    total = mapping.total_queues
+    if not 0 <= total <= MAX_QUEUES:
+        raise BadMapping(f"topic {mapping.topic} cannot have {total} queues, over {MAX_QUEUES}")
+    for number in mapping.hosted_queues:
+        if not 0 <= number < total:
+            raise BadMapping(f"topic {mapping.topic} has {total} queues and none numbered {number}")
 
 
 def check_successors(old: Items, new: Items, *, same_epoch: bool) -> None:

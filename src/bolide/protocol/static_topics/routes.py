@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.queues import QueueMapping
+from bolide.protocol.bodies.topics import MAX_QUEUES
 
 LOGICAL_PREFIX = "__syslo__"
 """How the broker name of a logical queue begins; no real broker has such a name."""
@@ -42,5 +43,5 @@ def queue_leaders(
     return {
         queue: leaders[queue].bname if queue in leaders else NO_LEADER
         for name, (_, total) in sorted(totals.items())
-        for queue in (MessageQueue(topic, name, number) for number in range(total))
+        for queue in (MessageQueue(topic, name, at) for at in range(min(total, MAX_QUEUES)))
     }

@@ -84,6 +84,7 @@ class TopicCompaction:
         self._logs: dict[QueueKey, QueueLog] = {}
         self._work_lock = threading.RLock()  # one thread at a time copies, compacts or removes
         self._open_lock = threading.Lock()  # guards the opening of logs; taken after the first
+        self._topic = ""  # the one that is worked on
         self._due: dict[QueueKey, float] = {}
         self._failing: dict[QueueKey, str] = {}
         self._next_sync = 0.0
@@ -144,18 +145,24 @@ class TopicCompaction:
             self._attempt(key, lambda _: None)
 
     def remove_topic(self, topic: str, aside: Path) -> None:
-        """Remove the logs of a topic; their directories are moved to `aside` first. Blocks."""
+        """Remove the logs of a topic; their directories are moved to `aside` first. Blocks.
+
+        It is no compaction topic from then on, until it is added again.
+        """
+        self.topics.discard(topic)  # ends a compaction of one of its queues
+        directories = [self._root / name / topic for name in ("compactionLog", "compactionCq")]
+        is_open = any(key[0] == topic for key in list(self._logs))
+        if not is_open and not any(directory.exists() for directory in directories):
+            return
         with self._work_lock, self._open_lock:
             for key in [key for key in self._logs if key[0] == topic]:
                 del self._logs[key]
                 self._due.pop(key, None)
             self._positions.forget(topic)
-            for name in ("compactionLog", "compactionCq"):
-                directory = self._root / name / topic
-                if directory.exists():
-                    target = aside / name
-                    target.mkdir(parents=True)
-                    directory.rename(target / "topic")
+            for directory in filter(Path.exists, directories):
+                target = aside / directory.parent.name
+                target.mkdir(parents=True)
+                directory.rename(target / "topic")
         shutil.rmtree(aside, ignore_errors=True)
 
     # ---- reading
@@ -271,6 +278,7 @@ class TopicCompaction:
         """Work on a queue; a failure is logged, and the next round tries again."""
         try:
             with self._work_lock:
+                self._topic = key[0]
                 work(self._open(key))
         except _Stopping:
             return
@@ -305,13 +313,16 @@ class TopicCompaction:
         # Tombstones at the end may have been removed: only a position behind the queue is wrong.
         if self._positions.get(*key) >= (end if copied.max_offset else 0):
             self._positions.set(*key, copied.max_offset - 1)
+        # Messages up to the position were compacted: those that are missing are gone for good.
+        copied.copied = max(copied.copied, self._positions.get(*key) + 1)
 
     def _copy(self, copied: QueueLog) -> None:
         queue = self._queue((copied.topic, copied.queue_id))
         if queue is None:
             return
         end = queue.end_below(self._commit_log.written)
-        begin = max(copied.copied, queue.min_offset)
+        # A batch may have been written in part before the disk refused the rest.
+        begin = max(copied.copied, copied.max_offset, queue.min_offset)
         while begin < end:
             units = list(queue.read(begin, min(_BATCH, end - begin)))
             if not units:
@@ -376,10 +387,10 @@ class TopicCompaction:
     # ---- inside
 
     def _pause(self) -> None:
-        """Let other threads run; raises _Stopping when the thread is to stop."""
+        """Let other threads run; raises _Stopping if the thread is to stop or its topic is gone."""
         if self._is_running:
             self._thread.pause(_PAUSE)
-            if self._thread.is_stopping:
+            if self._thread.is_stopping or self._topic not in self.topics:
                 raise _Stopping
 
     def _keys(self) -> list[QueueKey]:
@@ -398,4 +409,4 @@ class TopicCompaction:
 
 
 class _Stopping(Exception):
-    """The store is being closed."""
+    """The store is being closed, or the topic removed."""

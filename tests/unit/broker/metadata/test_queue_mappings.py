@@ -125,14 +125,16 @@ async def test_changes_are_told_with_their_topics(tables: BrokerTables) -> None:
 
 
 @on_loop
-async def test_queues_are_replaced_only_in_the_epoch_that_was_read(tables: BrokerTables) -> None:
+async def test_queues_are_replaced_only_in_the_mapping_that_was_read(tables: BrokerTables) -> None:
+    await tables.mappings.update(mapping(5, q0=[item(), item(1, -1)], q1=[item(2)]))
+    read = tables.mappings.find("T")
+    assert read is not None
     await tables.mappings.update(mapping(5, q0=[item(), item(1, 10_000)], q1=[item(2)]))
-    await tables.mappings.set_queues("T", 4, {0: [item(1, 10_000)]})
-    await tables.mappings.set_queues("U", 4, {0: None})
+    await tables.mappings.set_queues(read, {0: [item(1, -1)]})
     before = tables.mappings.find("T")
     assert before is not None
-    assert len(before.hosted_queues[0]) == 2
-    await tables.mappings.set_queues("T", 5, {0: [item(1, 10_000)], 1: None})
+    assert before.hosted_queues[0] == [item(), item(1, 10_000)]
+    await tables.mappings.set_queues(before, {0: [item(1, 10_000)], 1: None})
     after = tables.mappings.find("T")
     assert after is not None
     assert after.hosted_queues == {0: [item(1, 10_000)]}

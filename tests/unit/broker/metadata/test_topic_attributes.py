@@ -78,3 +78,12 @@ def test_a_fixed_attribute_cannot_be_changed() -> None:
         changed_attributes({"queue.type": "SimpleCQ"}, {"-queue.type": ""})
     kept = {"queue.type": "SimpleCQ"}
     assert changed_attributes(kept, {"+queue.type": "SimpleCQ"}) == kept
+
+
+@pytest.mark.parametrize("change", ["-queue.type", "-cleanup.policy", "+queue.type"])
+def test_a_fixed_attribute_of_an_existing_topic_stays(change: str) -> None:
+    current = {"queue.type": "BatchCQ", "cleanup.policy": "DELETE"}
+    value = "SimpleCQ" if change == "+queue.type" else current[change[1:]]
+    with pytest.raises(InvalidParameter, match="cannot be changed once the topic exists"):
+        changed_attributes(current, {change: value})
+    assert changed_attributes(current, {"+queue.type": "BatchCQ"}) == current

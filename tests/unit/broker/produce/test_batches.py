@@ -1,10 +1,18 @@
 """Batches that become one record, and single messages found in it again."""
 
+import zlib
+
 import pytest
 
 from bolide.broker.produce.addressing import BrokerProperties
-from bolide.broker.produce.batches import check_inner_batch, inner_draft, message_of
+from bolide.broker.produce.batches import (
+    check_inner_batch,
+    inner_draft,
+    message_of,
+    split_batch,
+)
 from bolide.broker.settings.config import BrokerConfig
+from bolide.model.message import SysFlag
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.inner_batch import INNER_FLAGS
@@ -18,6 +26,7 @@ from tests.support.store import draft, record_of
 OWN = BrokerProperties.of(BrokerConfig())
 BULK = TopicConfig(topic_name="Bulk", attributes={"queue.type": "BatchCQ"})
 PLAIN = TopicConfig(topic_name="Bulk")
+LIMIT = 1024 * 1024
 
 
 def stored(given: RecordDraft) -> Record:
@@ -52,8 +61,35 @@ def test_a_batch_of_more_messages_than_a_unit_can_count_is_refused() -> None:
 
 
 def test_a_single_message_is_not_looked_at() -> None:
-    check_inner_batch(draft("T", b"anything"), {"TAGS": "A"})
-    check_inner_batch(batch_draft(items(0, 2)), {"INNER_NUM": "2"})
+    check_inner_batch(draft("T", b"anything"), {"TAGS": "A"}, PLAIN, LIMIT)
+    check_inner_batch(batch_draft(items(0, 2)), {"INNER_NUM": "2"}, BULK, LIMIT)
+
+
+@pytest.mark.parametrize("count", ["3", "0", "-2", "99999", "x"])
+def test_a_single_message_must_have_as_many_as_it_says(count: str) -> None:
+    with pytest.raises(MessageIllegal):
+        check_inner_batch(batch_draft(items(0, 2)), {"INNER_NUM": count}, BULK, LIMIT)
+
+
+def test_a_body_is_not_inflated_for_a_topic_that_takes_no_batches() -> None:
+    bomb = draft("T", zlib.compress(bytes(10 * LIMIT)), sys_flag=INNER_FLAGS | SysFlag.COMPRESSED)
+    with pytest.raises(MessageIllegal, match=r"queue\.type=BatchCQ"):
+        check_inner_batch(bomb, {"INNER_NUM": "2"}, PLAIN, LIMIT)
+    with pytest.raises(MessageIllegal, match="no batch"):
+        check_inner_batch(bomb, {"INNER_NUM": "2"}, BULK, LIMIT)
+
+
+@pytest.mark.parametrize("name", ["INNER_NUM", "INNER_BASE"])
+def test_a_message_of_a_batch_cannot_claim_to_be_a_batch(name: str) -> None:
+    body = encode_batch([*items(0, 1), *items(1, 1, **{name: "5"})])
+    with pytest.raises(MessageIllegal, match="cannot be a batch itself"):
+        split_batch(send_header("Bulk"), draft("Bulk", body), OWN, max_size=LIMIT, max_count=9)
+
+
+def test_the_messages_of_a_batch_have_no_flags_of_inner_batches() -> None:
+    given = draft("Bulk", encode_batch(items(0, 1)), sys_flag=INNER_FLAGS)
+    found = split_batch(send_header("Bulk"), given, OWN, max_size=LIMIT, max_count=9)
+    assert [each.sys_flag for each in found] == [0]
 
 
 def test_a_message_of_a_batch_is_found_by_its_own_id() -> None:

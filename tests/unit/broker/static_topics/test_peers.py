@@ -1,5 +1,6 @@
 """Calls to other brokers: found by name, found again after they moved."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -27,10 +28,13 @@ class Names:
     def __init__(self) -> None:
         self.brokers: dict[str, str] = {}
         self.asked = 0
+        self.fails = False
 
     @handles(NoHeader, RequestCode.GET_BROKER_CLUSTER_INFO)
     def info(self, _: Request[NoHeader]) -> Reply:
         self.asked += 1
+        if self.fails:
+            raise ServerError("not now")
         table = {
             name: BrokerRoute(broker_name=name, broker_addrs={0: address})
             for name, address in self.brokers.items()
@@ -115,6 +119,15 @@ async def test_many_failures_do_not_become_many_queries_of_a_name_server() -> No
         with pytest.raises(ServerError):
             await it.ask()
         assert it.names.asked == 2
+
+
+@on_loop
+async def test_calls_that_wait_for_a_dead_name_server_do_not_ask_it_again() -> None:
+    async with scene() as it:
+        it.names.fails = True
+        outcomes = await asyncio.gather(*(it.ask() for _ in range(5)), return_exceptions=True)
+        assert all(isinstance(each, ServerError) for each in outcomes)
+        assert it.names.asked == 1
 
 
 @on_loop

@@ -9,6 +9,7 @@ from bolide.protocol.static_topics.positions import (
     BLOCK,
     BadMapping,
     check_items,
+    check_numbers,
     check_successors,
     find_item,
     has_end,
@@ -93,7 +94,10 @@ def test_an_item_with_an_end_has_no_offsets_behind_it() -> None:
     ("items", "reason"),
     [
         ([item(-1)], "negative"),
-        ([QueueMappingItem(bname="a", start_offset=5, end_offset=4)], "ends before"),
+        ([QueueMappingItem(bname="a", end_offset=-2)], "ends before"),
+        ([QueueMappingItem(bname="a", start_offset=2**62)], "not at 0"),
+        ([item(0, 2**62 + 1)], "an offset over"),
+        ([item(number, number) for number in range(1_001)], "1001 items"),
         ([item(0, -1), item(1, 5)], "no logical offset"),
         ([item(1, 0), item(1, 5)], "higher generation"),
         ([item(0, 10), item(1, 10)], "begins before"),
@@ -103,6 +107,17 @@ def test_an_item_with_an_end_has_no_offsets_behind_it() -> None:
 def test_contradictory_items_are_refused(items: list[QueueMappingItem], reason: str) -> None:
     with pytest.raises(BadMapping, match=reason):
         check_items(items)
+
+
+@pytest.mark.parametrize(
+    ("total", "number"), [(-5, 0), (2_000_000, 0), (1, 1), (1, 2**70), (1, -1)]
+)
+def test_queues_that_a_topic_cannot_have_are_refused(total: int, number: int) -> None:
+    mapping = QueueMappingDetail(
+        topic="T", bname="a", total_queues=total, hosted_queues={number: [item()]}
+    )
+    with pytest.raises(BadMapping, match="topic T"):
+        check_numbers(mapping)
 
 
 def test_a_new_list_may_add_a_leader_and_place_it_once() -> None:

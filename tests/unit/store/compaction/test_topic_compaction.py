@@ -1,6 +1,7 @@
 import errno
 import logging
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from bolide.store.message_store import MessageStore
 from bolide.store.reading import EVERYTHING, MessageFilter, ReadLimits, ReadStatus
 from tests.support.aio import on_loop, until
 from tests.support.compaction import (
+    LOG_SIZE,
     PER_FILE,
     TOPIC,
     compaction_config,
@@ -177,6 +179,76 @@ def test_a_topic_that_is_removed_loses_its_log(tmp_path: Path) -> None:
     assert b"Latest_0" not in (tmp_path / "compaction" / "position-checkpoint").read_bytes()
     put(store, [("a", b"1")])
     assert read_all(store) == [(0, "a", b"1")]
+    store.close()
+
+
+def test_a_topic_removed_by_a_store_that_is_killed_leaves_nothing_to_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(tmp_path / "killed")
+    put(store, VALUES)
+    checkpoint = store.maintenance.checkpoint
+
+    def checkpoint_and_die() -> None:
+        checkpoint()  # the queues are gone for good
+        shutil.copytree(tmp_path / "killed", tmp_path / "next")
+
+    monkeypatch.setattr(store.maintenance, "checkpoint", checkpoint_and_die)
+    store.remove_topic(TOPIC)
+    store = opened(tmp_path / "next")
+    put(store, [("k0", b"new")])
+    assert read_all(store) == [(0, "k0", b"new")]
+    store.close()
+
+
+def test_the_removal_of_a_plain_topic_does_not_wait_for_a_compaction(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    put(store, VALUES)
+    held, done = threading.Event(), threading.Event()
+
+    def compact() -> None:
+        with store.compaction._work_lock:
+            held.set()
+            assert done.wait(20)
+
+    busy = threading.Thread(target=compact)
+    busy.start()
+    assert held.wait(20)
+    try:
+        assert store.remove_topic("Plain") == 0
+    finally:
+        done.set()
+        busy.join()
+    store.close()
+
+
+def test_a_copy_that_was_written_in_part_goes_on_behind_that_part(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    store = opened(tmp_path, disk=disk)
+    put(store, VALUES[:5])
+    with disk.failing("create_sparse", errno.ENOSPC, "compactionLog"):
+        put(store, VALUES[5:])
+    store.compaction.run()
+    store.close()
+    store = opened(tmp_path)
+    assert read_all(store) == newest(VALUES, 0)
+    store.close()
+
+
+def test_a_deleted_key_does_not_come_back_after_a_full_disk(tmp_path: Path) -> None:
+    values = [("A", b"1"), *((f"k{n}", b"v") for n in range(7)), ("A", b"2"), ("A", b"")]
+    disk = FaultyDisk()
+    store = opened(tmp_path / "killed", disk=disk)
+    put(store, values)
+    last_file = f"{LOG_SIZE:020d}"
+    with disk.failing("write", errno.ENOSPC, f"compactionLog/{TOPIC}/0/{last_file}"):
+        put(store, [("z", b"1")])
+        store.compaction.compact_all()
+    shutil.copytree(tmp_path / "killed", tmp_path / "next")
+    store = opened(tmp_path / "next")
+    put(store, [(f"y{n}", b"v") for n in range(3 * PER_FILE)])
+    store.compaction.compact_all()
+    assert "A" not in {key for _, key, _ in read_all(store)}
     store.close()
 
 

@@ -32,9 +32,8 @@ class QueueLocks:
         self._instance = instance
         self._group = group
         self._throttled = ThrottledLog(log)
-        self._granted: dict[
-            MessageQueue, _ConnectionId
-        ] = {}  # by the connection, see `_connection_id`
+        self._granted: dict[MessageQueue, _ConnectionId] = {}
+        """The connection on which each lock was granted."""
 
     def holds(self, queue: MessageQueue) -> bool:
         """Whether the lock was granted on the current connection to the broker.
