@@ -64,8 +64,13 @@ class Running:
         return found
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Stop the command and return its exit code. It could not end with a full pipe."""
         self.process.send_signal(number)
-        code = self.process.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while (code := self.process.poll()) is None:
+            assert time.monotonic() < deadline, f"still running: {self.output[-2000:]}"
+            self._read()
+            time.sleep(0.005)
         self._read()
         return code
 
