@@ -155,6 +155,12 @@ def _client_config(level: LogLevel | str, file: Path | str | None) -> LogConfig:
     return LogConfig(level=known, file=None if file is None else Path(file))
 
 
+def flush() -> None:
+    """Wait a limited time until the records queued so far are written. Blocks."""
+    if _writer is not None:
+        _writer.flush()
+
+
 def shutdown() -> None:
     """Write the queued records and stop; for the end of the process."""
     global _writer  # noqa: PLW0603  as above
@@ -168,17 +174,28 @@ class _Writer(threading.Thread):
 
     def __init__(self, handlers: list[logging.Handler]) -> None:
         super().__init__(name="log-writer", daemon=True)
-        self.queue: queue.Queue[logging.LogRecord | None] = queue.Queue(maxsize=_MOST_QUEUED)
+        self.queue: queue.Queue[logging.LogRecord | threading.Event | None] = queue.Queue(
+            maxsize=_MOST_QUEUED
+        )
         self.lost = 0
         self._handlers = handlers
         self.start()
 
     def run(self) -> None:
         while (record := self.queue.get()) is not None:
+            if isinstance(record, threading.Event):
+                record.set()
+                continue
             self._write(record)
             if self.lost:
                 lost, self.lost = self.lost, 0
                 self._write(log.makeRecord(__name__, logging.WARNING, "", 0, _LOST, (lost,), None))
+
+    def flush(self) -> None:
+        written = threading.Event()
+        with contextlib.suppress(queue.Full):
+            self.queue.put(written, timeout=_STOP_TIMEOUT)
+            written.wait(_STOP_TIMEOUT)
 
     def stop(self) -> None:
         """Wait a limited time until the queued records are written. Blocks."""

@@ -11,6 +11,9 @@ import pytest
 from bolide.client.consumer.pop.pop_consumer import PopConsumer
 from bolide.client.producer.producer import Producer
 from bolide.model.message import Message
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.offsets import MaxOffsetHeader, OffsetReply
+from bolide.remoting.client import RemotingClient
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.ours import bolide_broker
@@ -79,6 +82,20 @@ class Cluster:
         return [line for line in program.wait(90) if line.startswith(("sent", "popped"))]
 
 
+async def dispatched(broker: Server, count: int) -> None:
+    """Wait until the queues have all messages: a Java broker builds them after its start."""
+    async with RemotingClient() as client, asyncio.timeout(60):
+        while True:
+            ends = 0
+            for queue_id in range(4):
+                header = MaxOffsetHeader(topic=TOPIC, queue_id=queue_id)
+                reply = await client.call(broker.address, RequestCode.GET_MAX_OFFSET, header)
+                ends += OffsetReply.from_fields(reply.fields).offset
+            if ends >= count:
+                return
+            await asyncio.sleep(0.1)
+
+
 @pytest.fixture
 def cluster(java_bench: Bench, tmp_path: Path) -> Cluster:
     return Cluster(java_bench, tmp_path)
@@ -137,6 +154,7 @@ def test_the_next_broker_of_a_killed_one_pops_its_store_by_priority(
         assert cluster.play(broker, "send") == SENT
         broker.kill()
     with cluster.turn(second) as broker:
+        asyncio.run(dispatched(broker, len(POPPED)))
         assert cluster.play(broker, "pop") == POPPED
 
 

@@ -42,6 +42,22 @@ def test_defaults_are_text_on_standard_output(capsys: pytest.CaptureFixture[str]
     assert re.fullmatch(line, capsys.readouterr().out)
 
 
+def test_a_flush_waits_for_what_was_logged_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = io.StringIO()
+    logs.configure(LogConfig(), console=console)
+    slow = threading.Event()
+    write = logs._Writer._write
+
+    def write_slowly(writer: logs._Writer, record: logging.LogRecord) -> None:
+        slow.wait(0.05)
+        write(writer, record)
+
+    monkeypatch.setattr(logs._Writer, "_write", write_slowly)
+    log.info("first")
+    logs.flush()
+    assert "first" in console.getvalue()
+
+
 def test_a_log_file_gets_its_directory(tmp_path: Path) -> None:
     file = tmp_path / "logs" / "namesrv.log"
     logs.configure(LogConfig(file=file))

@@ -45,6 +45,7 @@ async def _run(broker: Broker, log_file: Path | None, lifeline: Lifeline) -> Non
     on_hangup(lambda: reload_logs(log_file, lifeline.label))
     with lifeline:
         await until_stopped(_serve(broker, lifeline))
+    logs.flush()  # so that this is the last line
     print(f"The broker[{broker.config.value.broker_name}] stopped.", flush=True)
 
 

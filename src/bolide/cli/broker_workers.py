@@ -78,6 +78,7 @@ async def _supervise(
     supervisor = Supervisor(stages)
     _forward_hangups(supervisor, log_file)
     await until_stopped(supervisor.run(lambda: _announce(workers)))
+    logs.flush()  # so that this is the last line
     print("All workers stopped.", flush=True)
     return supervisor.ended_cleanly
 

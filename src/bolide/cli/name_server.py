@@ -82,6 +82,7 @@ async def _run(server: NameServer, log_file: Path | None, lifeline: Lifeline) ->
     on_hangup(lambda: reload_logs(log_file, lifeline.label))
     with lifeline:
         await until_stopped(_serve(server, lifeline))
+    logs.flush()  # so that this is the last line
     print("The Name Server stopped.", flush=True)
 
 

@@ -94,6 +94,7 @@ async def _run(settings: StandaloneSettings, log_file: Path | None) -> None:
     logs.set_level(settings.broker.log_level)
     on_hangup(lambda: reload_logs(log_file))
     await until_stopped(_serve(settings))
+    logs.flush()  # so that this is the last line
     print("All stopped.", flush=True)
 
 
