@@ -8,9 +8,15 @@ from bolide.broker.dedup.window import Window, find_key
 from bolide.broker.dedup.windows import DedupWindows
 from bolide.broker.delay import NotYet
 from bolide.broker.produce.intake import Intake
+from bolide.model.properties import PropertyName
+from bolide.protocol.headers.send import SendHeader
+from bolide.protocol.property_string import decode_properties
 from bolide.protocol.record import RecordDraft
+from bolide.protocol.refusals import MessageIllegal
 from bolide.store.appending import Appended
 from bolide.store.contract import Store
+
+_DEDUP_KEY = PropertyName.DEDUP_KEY.encode()
 
 
 class DedupResult(NamedTuple):
@@ -35,6 +41,22 @@ class Duplicates:
         self._store = store
         self._intake = intake
         self._now = now
+
+    def concerns(self, topic: str, drafts: Sequence[RecordDraft]) -> bool:
+        """Whether the topic has windows and one of the messages may have a key."""
+        return self.windows.covers(topic) and any(
+            _DEDUP_KEY in bytes(draft.properties) for draft in drafts
+        )
+
+    def check_batch(self, header: SendHeader, drafts: Sequence[RecordDraft]) -> None:
+        """Raises MessageIllegal for a batch that cannot be deduplicated."""
+        if not self.windows.covers(header.topic):
+            return
+        name = PropertyName.DEDUP_KEY
+        if name in decode_properties(header.properties):
+            raise MessageIllegal(f"a batch has no {name} of its own: give one to each message")
+        if header.queue_id < 0 and self.concerns(header.topic, drafts):
+            raise MessageIllegal(f"messages with {name} have their queues: a batch must name one")
 
     def append(self, topic: str, queue_id: int, drafts: Sequence[RecordDraft]) -> DedupResult:
         """Append the new messages, all or none, and record their keys.

@@ -1,9 +1,11 @@
 """The topic and queue in which a new message is stored, and the properties the broker adds."""
 
+import random
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
+from zlib import crc32
 
 from msgspec import field
 
@@ -12,9 +14,11 @@ from bolide.broker.timers.timetable import TIMER_PROPERTIES, Timetable, timer_dr
 from bolide.model.message import Host, TransactionType, transaction_type, with_transaction_type
 from bolide.model.names import SCHEDULE_TOPIC
 from bolide.model.properties import INT_DIGITS, INTERPRETED_PREFIXES, PropertyName, parse_number
+from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.header import Header
+from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.hosts import pack_host
-from bolide.protocol.property_string import PAIR_END, encode_properties
+from bolide.protocol.property_string import PAIR_END, decode_properties, encode_properties
 from bolide.protocol.record import RecordDraft
 from bolide.protocol.refusals import NoPermission
 from bolide.remoting.address import split_address
@@ -39,6 +43,26 @@ def address(
     if due is not None:
         return timer_draft(draft, properties, due)
     return draft._replace(properties=encode_properties(properties).encode())
+
+
+def any_queue(header: SendHeader, topic: TopicConfig) -> int:
+    """The queue of a message whose sender names none.
+
+    Raises:
+        NoPermission: the topic has no queues to send to.
+    """
+    queues = write_queues(topic)
+    key = decode_properties(header.properties).get(PropertyName.DEDUP_KEY)
+    if key is not None:  # a duplicate must meet the window of the same queue
+        return crc32(key.encode()) % queues
+    return random.randrange(queues)  # noqa: S311
+
+
+def write_queues(topic: TopicConfig) -> int:
+    """The number of queues that messages may be sent to. Raises NoPermission if there are none."""
+    if topic.write_queue_nums < 1:
+        raise NoPermission(f"topic {topic.topic_name!r} has no queues to send to: give it some")
+    return topic.write_queue_nums
 
 
 def delay_level(properties: dict[str, str]) -> int:

@@ -1,14 +1,22 @@
-"""Checks of messages for topics with `cleanup.policy=COMPACTION`."""
+"""Sends to topics with `cleanup.policy=COMPACTION`: what they must have and what they may lack."""
 
 from collections.abc import Iterable
 
+from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.model.properties import PropertyName
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.record import RecordDraft, decode_property_bytes
 from bolide.protocol.refusals import MessageIllegal
 
 _ROOM = 1024
 """Bytes of a record besides body, topic and the sender's properties: its head, and what the broker
 adds to the properties."""
+
+
+def deletes_key(header: SendHeader, topic: TopicConfig | None) -> bool:
+    """Whether a message without a body deletes its key; RocketMQ refuses it before it looks."""
+    return topic is not None and is_compacted(topic) and not header.batch
 
 
 def check_compacted(drafts: Iterable[RecordDraft], max_size: int) -> None:

@@ -9,11 +9,11 @@ import re
 
 import msgspec
 
+from bolide.broker.produce.addressing import write_queues
 from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.property_string import decode_properties, encode_properties
-from bolide.protocol.refusals import NoPermission
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _MAX_INT = 2**31 - 1
@@ -43,9 +43,7 @@ def placed_by_priority(header: SendHeader, topic: TopicConfig) -> SendHeader:
     if _is_of_another_kind(properties):
         del properties[PropertyName.PRIORITY]
         return msgspec.structs.replace(header, properties=encode_properties(properties))
-    if topic.write_queue_nums < 1:
-        raise NoPermission(f"topic {topic.topic_name!r} has no queues to send to: give it some")
-    return msgspec.structs.replace(header, queue_id=min(priority, topic.write_queue_nums - 1))
+    return msgspec.structs.replace(header, queue_id=min(priority, write_queues(topic) - 1))
 
 
 def _priority(text: str) -> int:

@@ -5,12 +5,10 @@ once the messages are durable. Most sends are stored synchronously; sends that c
 wait for a deduplication window run in the background.
 """
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import msgspec
 
@@ -26,13 +24,14 @@ from bolide.broker.metadata.topics import TopicTable, validate_topic
 from bolide.broker.produce.addressing import (
     BrokerProperties,
     address,
+    any_queue,
     is_half,
     is_stored_as_is,
     packed_peer,
     without_transaction,
 )
 from bolide.broker.produce.batches import check_inner_batch, inner_draft, split_batch
-from bolide.broker.produce.compacted import check_compacted
+from bolide.broker.produce.compacted import check_compacted, deletes_key
 from bolide.broker.produce.durability import Durability, unavailable
 from bolide.broker.produce.intake import Intake
 from bolide.broker.produce.priority import placed_by_priority
@@ -74,7 +73,6 @@ from bolide.store.appending import Appended
 from bolide.store.errors import StoreClosed, StoreUnwritable
 
 _MULTI_TAGS = int(SysFlag.MULTI_TAGS)
-_DEDUP_KEY = PropertyName.DEDUP_KEY.encode()
 _HALF = HALF_TOPIC.encode()
 
 
@@ -230,15 +228,10 @@ class SendHandlers:
         validate_topic(header.topic)
         if not is_sendable(header.topic):
             raise NoPermission(f"Sending message to topic[{header.topic}] is forbidden.")
-        if not incoming.body and not self._deletes_key(incoming):
+        if not incoming.body and not deletes_key(header, self._parts.topics.find(header.topic)):
             raise MessageIllegal(f"a message for topic {header.topic!r} has no body")
         for hook in self._parts.hooks.send:
             hook.before_send(incoming.peer, header, incoming.body)
-
-    def _deletes_key(self, incoming: Incoming) -> bool:
-        """Whether an empty message deletes its key; RocketMQ refuses it before it looks."""
-        topic = self._parts.topics.find(incoming.header.topic)
-        return topic is not None and is_compacted(topic) and not incoming.header.batch
 
     def _check_topic(self, header: SendHeader, topic: TopicConfig) -> None:
         config = self._parts.cell.value
@@ -348,7 +341,7 @@ class SendHandlers:
             header = incoming.header
         queue_id = header.queue_id
         if queue_id < 0:
-            queue_id = _any_queue(header, topic)
+            queue_id = any_queue(header, topic)
         sys_flag = header.sys_flag
         if topic.topic_filter_type == "MULTI_TAG":
             sys_flag |= _MULTI_TAGS
@@ -380,7 +373,7 @@ class SendHandlers:
             stored = [parts.intake.append(inner[0])]
             sent = StoredSend(draft.queue_id, None, stored, stored)
             return sent._replace(batch_id=inner[1], inner_count=len(batch))
-        self._check_keys(header, batch)
+        parts.duplicates.check_batch(header, batch)
         if is_compacted(topic):
             check_compacted(batch, parts.max_compacted_size())
         return StoredSend(draft.queue_id, None, *self._put(topic, draft.queue_id, batch))
@@ -405,7 +398,7 @@ class SendHandlers:
     ) -> tuple[list[Appended], list[Appended]]:
         """Append the drafts that are not duplicates; returns all positions and the new ones."""
         parts = self._parts
-        if parts.duplicates.windows.covers(topic.topic_name) and _has_keys(drafts):
+        if parts.duplicates.concerns(topic.topic_name, drafts):
             return parts.duplicates.append(topic.topic_name, queue_id, drafts)
         single = len(drafts) == 1
         appended = [parts.intake.append(drafts[0])] if single else parts.intake.append_batch(drafts)
@@ -439,16 +432,6 @@ class SendHandlers:
             self._timetable.due(properties)  # refuse a bad time now, not at commit
             return half_draft(draft, properties, header.producer_group), unique_id
         return address(draft, properties, self._parts.max_level, self._timetable), unique_id
-
-    def _check_keys(self, header: SendHeader, drafts: list[RecordDraft]) -> None:
-        """Raises MessageIllegal for a batch that cannot be deduplicated."""
-        if not self._parts.duplicates.windows.covers(header.topic):
-            return
-        name = PropertyName.DEDUP_KEY
-        if name in decode_properties(header.properties):
-            raise MessageIllegal(f"a batch has no {name} of its own: give one to each message")
-        if header.queue_id < 0 and _has_keys(drafts):
-            raise MessageIllegal(f"messages with {name} have their queues: a batch must name one")
 
     # ---- replies
 
@@ -491,16 +474,3 @@ class SendHandlers:
         for hook in self._parts.hooks.send:
             hook.after_send(incoming.peer, incoming.header, reply)
         return reply
-
-
-def _any_queue(header: SendHeader, topic: TopicConfig) -> int:
-    if topic.write_queue_nums < 1:
-        raise NoPermission(f"topic {topic.topic_name!r} has no queues to send to: give it some")
-    key = decode_properties(header.properties).get(PropertyName.DEDUP_KEY)
-    if key is not None:  # a duplicate must meet the window of the same queue
-        return crc32(key.encode()) % topic.write_queue_nums
-    return random.randrange(topic.write_queue_nums)  # noqa: S311
-
-
-def _has_keys(drafts: list[RecordDraft]) -> bool:
-    return any(_DEDUP_KEY in bytes(draft.properties) for draft in drafts)
