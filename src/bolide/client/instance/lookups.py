@@ -5,15 +5,15 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from bolide.client.consumer.received import read_messages
 from bolide.client.errors import RouteNotFound
-from bolide.client.instance.leader_calls import call_leader
+from bolide.client.instance.leader_calls import Caller, call_leader
 from bolide.client.instance.lifecycle import Lifecycle, Startable
-from bolide.client.instance.routes import MASTER_ID, Routes
+from bolide.client.instance.routes import MASTER_ID
 from bolide.client.instance.settings import ClientSettings
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
@@ -37,7 +37,6 @@ from bolide.protocol.headers.topics import CreateTopicHeader
 from bolide.protocol.message_id import OffsetId
 from bolide.protocol.recall_handle import RecallHandle
 from bolide.protocol.refusals import QueryNotFound, Refusal, ServerError
-from bolide.remoting.client import Fields
 from bolide.remoting.errors import RemotingError
 
 if TYPE_CHECKING:
@@ -55,22 +54,10 @@ class MessageNotFound(BolideError):
         self.message_id = message_id
 
 
-class LookupCaller(Protocol):
+class LookupCaller(Caller, Protocol):
     """The part of `ClientInstance` that lookups use."""
 
     settings: ClientSettings
-    routes: Routes
-
-    async def call(
-        self,
-        address: str,
-        code: RequestCode,
-        header: Header | Fields | None = None,
-        *,
-        body: bytes = b"",
-        within: float | None = None,
-        accept: Collection[int] = (),
-    ) -> Frame: ...
 
 
 class Lookups:
