@@ -9,7 +9,7 @@ from bolide.store.reading import (
     ReadResult,
     ReadStatus,
     Window,
-    is_sound,
+    add_if_wanted,
     status_outside,
 )
 
@@ -61,20 +61,8 @@ def _examine(
         found.count + unit.messages > limits.max_count or found.size + unit.size > limits.max_size
     ):
         return False
-    if wanted.code and not wanted.code(unit.tags_code):
-        return True
-    record = window.read(unit.physical_offset, unit.size)
-    if record is None:
-        if not found.records:
-            found.status = ReadStatus.MESSAGE_WAS_REMOVING
-        return True
-    if is_sound(record, unit.physical_offset, unit.size) and (
-        wanted.record is None or wanted.record(record)
-    ):
-        found.records.append(record)
-        found.size += unit.size
+    if add_if_wanted(unit, found, wanted, window):
         found.inner_count = found.count + unit.messages
-        found.status = ReadStatus.FOUND
     return True
 
 

@@ -220,23 +220,43 @@ def _examine(
         len(found.records) >= limits.max_count or found.size + unit.size > limits.max_size
     ):
         return False
+    add_if_wanted(unit, found, wanted, window)
+    return True
+
+
+class Located(Protocol):
+    """A unit of either kind of queue."""
+
+    @property
+    def physical_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def tags_code(self) -> int: ...
+
+
+def add_if_wanted(
+    unit: Located, found: ReadResult, wanted: MessageFilter, window: "Window"
+) -> bool:
+    """Add the record of a unit to the result if it is there, sound and wanted."""
     if wanted.code and not wanted.code(unit.tags_code):
-        return True
+        return False
     record = window.read(unit.physical_offset, unit.size)
     if record is None:
         if not found.records:
             found.status = ReadStatus.MESSAGE_WAS_REMOVING
-        return True
-    if is_sound(record, unit.physical_offset, unit.size) and (
-        wanted.record is None or wanted.record(record)
-    ):
-        found.records.append(record)
-        found.size += unit.size
-        found.status = ReadStatus.FOUND
+        return False
+    if not _is_sound(record, unit.physical_offset, unit.size):
+        return False
+    if wanted.record is not None and not wanted.record(record):
+        return False
+    found.records.append(record)
+    found.size += unit.size
+    found.status = ReadStatus.FOUND
     return True
 
 
-def is_sound(record: memoryview, physical_offset: int, wanted_size: int) -> bool:
+def _is_sound(record: memoryview, physical_offset: int, wanted_size: int) -> bool:
     """Whether the bytes at a log position are the record that a unit points to."""
     if len(record) >= RECORD_HEAD.size:
         size, magic, place = RECORD_HEAD.unpack_from(record)
