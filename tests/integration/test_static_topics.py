@@ -23,8 +23,7 @@ from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.queues import QueueMappingDetail, QueueMappingItem
-from bolide.protocol.bodies.static_topics import MappingPlan
-from bolide.protocol.bodies.topics import MappedTopicConfig, TopicConfig
+from bolide.protocol.bodies.topics import MappedTopicConfig, MappingPlan, TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.offsets import QueueHeader
 from bolide.protocol.headers.topics import CreateTopicHeader

@@ -12,9 +12,9 @@ from bolide.protocol.bodies.stats import QueueProgress
 from bolide.protocol.bodies.topics import MappedTopicConfig, TopicOffset
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.topics import TopicConfigHeader
+from bolide.protocol.static_topics.addressing import logical_broker_name
 from bolide.protocol.static_topics.planning import led_by
 from bolide.protocol.static_topics.positions import find_item, is_placed, logical_offset
-from bolide.protocol.static_topics.routes import logical_broker_name
 
 LogicalQueues = dict[MessageQueue, list[QueueMappingItem]]
 """The items of each logical queue."""

@@ -16,9 +16,9 @@ from bolide.protocol.headers.query import (
     QueryMessageHeader,
     ViewMessageHeader,
 )
-from bolide.protocol.headers.static_topics import physical_fields
 from bolide.protocol.message_id import BadMessageId, OffsetId
 from bolide.protocol.refusals import QueryNotFound, Refusal
+from bolide.protocol.static_topics.addressing import physical_fields
 from bolide.remoting.errors import RemotingError
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
@@ -111,13 +111,7 @@ class Messages:
         Raises:
             MessageNotFound: no message has this key.
         """
-        header = QueryMessageHeader(
-            topic=topic,
-            key=key,
-            max_num=limit,
-            begin_timestamp=begin,
-            end_timestamp=_END_OF_TIME if end is None else end,
-        )
+        header = _index_query(topic, key, limit, begin, end)
         found = await self._query(header, cluster)
         # The index stores hashes, so the reply may contain other keys and topics.
         wanted = [each for each in found if key in each.keys and each.topic == topic]
@@ -140,14 +134,7 @@ class Messages:
         Raises:
             MessageNotFound: no message in the index has these tags.
         """
-        header = QueryMessageHeader(
-            topic=topic,
-            key=tags,
-            max_num=limit,
-            begin_timestamp=begin,
-            end_timestamp=_END_OF_TIME if end is None else end,
-            index_type=IndexType.TAGS,
-        )
+        header = _index_query(topic, tags, limit, begin, end, index_type=IndexType.TAGS)
         found = await self._query(header, cluster)
         wanted = [each for each in found if each.tags == tags and each.topic == topic]
         if not wanted:
@@ -250,6 +237,25 @@ class Messages:
     async def _is_broker(self, address: str) -> bool:
         brokers = (await self._servers.info()).broker_addr_table.values()
         return any(address in broker.broker_addrs.values() for broker in brokers)
+
+
+def _index_query(
+    topic: str,
+    key: str,
+    limit: int,
+    begin: int,
+    end: int | None,
+    *,
+    index_type: str | None = None,
+) -> QueryMessageHeader:
+    return QueryMessageHeader(
+        topic=topic,
+        key=key,
+        max_num=limit,
+        begin_timestamp=begin,
+        end_timestamp=_END_OF_TIME if end is None else end,
+        index_type=index_type,
+    )
 
 
 def _host_of(message_id: str) -> str | None:

@@ -30,9 +30,9 @@ from bolide.protocol.headers.offsets import (
     SearchOffsetHeader,
     StoreTimeReply,
 )
-from bolide.protocol.headers.static_topics import physical_fields
 from bolide.protocol.headers.topics import TopicHeader
 from bolide.protocol.refusals import QueryNotFound
+from bolide.protocol.static_topics.addressing import physical_fields
 
 AT_END = -1
 """As a timestamp: the end of the queue."""

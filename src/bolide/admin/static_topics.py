@@ -8,8 +8,7 @@ from bolide.admin.servers import MASTER, Servers, gather_by_key
 from bolide.admin.topics import create_header
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import ClusterInfo
-from bolide.protocol.bodies.static_topics import MappingPlan
-from bolide.protocol.bodies.topics import MappedTopicConfig, TopicStats
+from bolide.protocol.bodies.topics import MappedTopicConfig, MappingPlan, TopicStats
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.topics import TopicConfigHeader, TopicHeader
 from bolide.protocol.refusals import TopicNotFound

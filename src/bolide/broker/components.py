@@ -44,8 +44,7 @@ from bolide.protocol.bodies.groups import GroupConfigTable
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.bodies.pop import RequestModeTable
 from bolide.protocol.bodies.replication import TimerMetrics
-from bolide.protocol.bodies.static_topics import QueueMappingTable
-from bolide.protocol.bodies.topics import TopicConfigTable
+from bolide.protocol.bodies.topics import QueueMappingTable, TopicConfigTable
 from bolide.protocol.message_id import UniqueIdMaker
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher

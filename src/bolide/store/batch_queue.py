@@ -20,10 +20,12 @@ Queue offsets count messages, so a unit is found by binary search. Everything el
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from bolide.kernel import QueueRun, Scan
+from bolide.kernel.units import UNIT as PLAIN_UNIT
 from bolide.kernel.units import Units as PlainUnits
 from bolide.model.message import SysFlag
 from bolide.model.properties import LONG_DIGITS, PropertyName, parse_number
@@ -241,3 +243,44 @@ def _inner_place(properties: Mapping[str, str]) -> tuple[int, int] | None:
     if base is None or not count or count > MAX_BATCH:
         return None
     return base, count
+
+
+class QueuedBatch(NamedTuple):
+    """A unit, and the batch queue it belongs to."""
+
+    topic: bytes
+    queue_id: int
+    unit: BatchUnit
+
+
+def split_batches(
+    scan: Scan, batch_topics: Collection[bytes], read: Callable[[int], Record], base: int = 0
+) -> tuple[list[QueueRun], list[QueuedBatch]]:
+    """Divide the result of a scan into the runs of plain queues and the units of batch queues.
+
+    A scan reports inner batches by position and all other records as runs of plain units. Records
+    of a topic with batch queues that are no inner batches hold one message each.
+    Inner batches in topics without batch queues have no unit: they are left of a deleted topic.
+
+    Args:
+        read: returns the record at a physical offset that the scan has found sound.
+        base: physical offset of the scanned buffer's position 0.
+
+    Returns:
+        The runs, and the units in the order of the log.
+    """
+    if not batch_topics:
+        return scan.runs, []
+    runs, places = [], [base + position for position in scan.batches]
+    for run in scan.runs:
+        if run.topic in batch_topics:
+            places += [place for place, _, _ in PLAIN_UNIT.iter_unpack(run.entries)]
+        else:
+            runs.append(run)
+    records = map(read, sorted(places))
+    batches = [
+        QueuedBatch(topic, record.queue_id, unit_of(record))
+        for record in records
+        if (topic := record.topic.encode(errors="replace")) in batch_topics
+    ]
+    return runs, batches

@@ -23,8 +23,7 @@ from bolide.kernel import Check, QueueRun, Scan, Stop, scan
 from bolide.kernel.units import UNIT, UNIT_SIZE
 from bolide.protocol.record import Record, read_record
 from bolide.protocol.record_errors import BadRecord
-from bolide.store.batch_queue import BatchQueue
-from bolide.store.batch_scan import QueuedBatch, split_batches
+from bolide.store.batch_queue import BatchQueue, QueuedBatch, split_batches
 from bolide.store.checkpoint import Checkpoint, RecoveryPoint, boot_id
 from bolide.store.commit_log import CommitLog, LogFile
 from bolide.store.key_index import KeyIndex

@@ -21,8 +21,7 @@ from bolide.protocol.bodies.groups import GroupConfigTable
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.bodies.pop import RequestModeTable
 from bolide.protocol.bodies.replication import TimerMetrics
-from bolide.protocol.bodies.static_topics import QueueMappingTable
-from bolide.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from bolide.protocol.bodies.topics import QueueMappingTable, TopicConfig, TopicConfigTable
 from bolide.protocol.fastjson import Struct
 from bolide.protocol.header import Int, Long
 from bolide.store.disk import Disk

@@ -11,7 +11,7 @@ from bolide.broker.background import on_saving_thread
 from bolide.broker.events import Listeners
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.queues import QueueMapping, QueueMappingDetail, QueueMappingItem
-from bolide.protocol.bodies.static_topics import QueueMappingTable
+from bolide.protocol.bodies.topics import QueueMappingTable
 from bolide.protocol.refusals import ServerError
 from bolide.protocol.static_topics.positions import (
     BadMapping,

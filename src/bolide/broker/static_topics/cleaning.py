@@ -19,8 +19,8 @@ from bolide.protocol.bodies.queues import QueueMappingDetail, QueueMappingItem
 from bolide.protocol.bodies.topics import MappedTopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.topics import TopicConfigHeader
+from bolide.protocol.static_topics.addressing import is_logical, queue_leaders
 from bolide.protocol.static_topics.positions import leads
-from bolide.protocol.static_topics.routes import is_logical, queue_leaders
 from bolide.store.config import StoreConfig
 
 log = logging.getLogger(__name__)

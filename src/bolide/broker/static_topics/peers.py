@@ -13,8 +13,8 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.header import Header
 from bolide.protocol.headers.namesrv import RouteHeader
-from bolide.protocol.headers.static_topics import physical_fields
 from bolide.protocol.refusals import Refusal, ServerError
+from bolide.protocol.static_topics.addressing import physical_fields
 from bolide.remoting.client import RemotingClient
 from bolide.remoting.errors import RemotingError
 

@@ -30,9 +30,9 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.headers.send import SendHeader
-from bolide.protocol.headers.static_topics import is_physical
 from bolide.protocol.property_string import decode_properties
 from bolide.protocol.refusals import NotLeaderForQueue
+from bolide.protocol.static_topics.addressing import is_physical
 from bolide.protocol.static_topics.positions import has_end, item_offset
 from bolide.remoting.dispatch import DeferredReply, Reply, Request, Route
 

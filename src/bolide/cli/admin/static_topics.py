@@ -11,8 +11,7 @@ from bolide.cli.admin.output import print_json
 from bolide.cli.admin.session import Json, NameServer, Switch, Topic, is_true, run
 from bolide.errors import ConfigError
 from bolide.protocol import fastjson
-from bolide.protocol.bodies.static_topics import MappingPlan
-from bolide.protocol.bodies.topics import MappedTopicConfig
+from bolide.protocol.bodies.topics import MappedTopicConfig, MappingPlan
 from bolide.protocol.static_topics.planning import CREATE, REMAP, mapping_of
 from bolide.protocol.static_topics.positions import led_queues
 

@@ -15,7 +15,7 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.compression import compress
 from bolide.protocol.headers.send import SendBackHeader, SendHeader
 from bolide.protocol.property_string import encode_properties
-from bolide.protocol.static_topics.routes import is_logical
+from bolide.protocol.static_topics.addressing import is_logical
 
 log = logging.getLogger("bolide.client.consuming.send_back")  # documented in docs/how-to/logging.md
 

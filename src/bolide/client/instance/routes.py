@@ -18,7 +18,7 @@ from bolide.client.instance.settings import parse_addresses
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import QueueRoute, TopicRoute
-from bolide.protocol.static_topics.routes import NO_LEADER, is_logical, queue_leaders
+from bolide.protocol.static_topics.addressing import NO_LEADER, is_logical, queue_leaders
 from bolide.remoting.tasks import SingleFlight
 
 log = logging.getLogger("bolide.client.routes")  # documented in docs/how-to/logging.md

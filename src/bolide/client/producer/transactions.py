@@ -32,7 +32,7 @@ from bolide.model.properties import PropertyName
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.transactions import CheckTransactionHeader, EndTransactionHeader
 from bolide.protocol.message_id import OffsetId
-from bolide.protocol.static_topics.routes import is_logical
+from bolide.protocol.static_topics.addressing import is_logical
 
 log = logging.getLogger(__name__)
 

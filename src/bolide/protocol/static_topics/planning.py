@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bolide.protocol.bodies.queues import QueueMappingDetail, QueueMappingItem
-from bolide.protocol.bodies.static_topics import MappingPlan
-from bolide.protocol.bodies.topics import MappedTopicConfig
+from bolide.protocol.bodies.topics import MappedTopicConfig, MappingPlan
 from bolide.protocol.static_topics.positions import (
     UNPLACED,
     BadMapping,

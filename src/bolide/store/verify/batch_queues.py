@@ -7,8 +7,13 @@ behind the units of records that retention has removed, they must have exactly t
 import os
 from pathlib import Path
 
-from bolide.store.batch_queue import BATCH_DIRECTORY, BATCH_UNIT, BATCH_UNIT_SIZE, BatchUnit
-from bolide.store.batch_scan import QueuedBatch
+from bolide.store.batch_queue import (
+    BATCH_DIRECTORY,
+    BATCH_UNIT,
+    BATCH_UNIT_SIZE,
+    BatchUnit,
+    QueuedBatch,
+)
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
 from bolide.store.layout import Layout, queue_directories

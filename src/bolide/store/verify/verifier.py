@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bolide.protocol.record import Record
-from bolide.store.batch_scan import split_batches
+from bolide.store.batch_queue import split_batches
 from bolide.store.disk import Disk
 from bolide.store.layout import Layout
 from bolide.store.locking import StoreLock

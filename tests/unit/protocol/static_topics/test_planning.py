@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bolide.protocol import fastjson
-from bolide.protocol.bodies.static_topics import MappingPlan
-from bolide.protocol.bodies.topics import MappedTopicConfig, TopicConfig
+from bolide.protocol.bodies.topics import MappedTopicConfig, MappingPlan, TopicConfig
 from bolide.protocol.static_topics.planning import (
     check_agreement,
     check_plan,

@@ -21,7 +21,7 @@ from bolide.errors import BolideError
 from bolide.logs import ThrottledLog
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
-from bolide.protocol.static_topics.routes import is_logical
+from bolide.protocol.static_topics.addressing import is_logical
 
 log = logging.getLogger(__name__)
 

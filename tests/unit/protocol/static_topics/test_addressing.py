@@ -2,7 +2,7 @@
 
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.queues import QueueMapping
-from bolide.protocol.static_topics.routes import (
+from bolide.protocol.static_topics.addressing import (
     NO_LEADER,
     is_logical,
     logical_broker_name,

@@ -1,10 +1,15 @@
-"""The logical queues in a topic's route, and the broker that leads each of them."""
+"""How queues of static topics are addressed.
+
+A route gives logical queues the name of no real broker, and says which broker leads each. A broker
+that asks another about a physical queue says so in two fields beside those of the header.
+"""
 
 from collections.abc import Mapping
 
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.queues import QueueMapping
 from bolide.protocol.bodies.topics import MAX_QUEUES
+from bolide.protocol.header import Header
 
 LOGICAL_PREFIX = "__syslo__"
 """How the broker name of a logical queue begins; no real broker has such a name."""
@@ -12,6 +17,7 @@ NO_LEADER = LOGICAL_PREFIX + "none__"
 """In place of the leader of a logical queue that no registered broker leads."""
 
 _GLOBAL = "__global__"
+_LOGICAL_FIELD, _BROKER_FIELD = "lo", "bname"
 
 
 def logical_broker_name(scope: str) -> str:
@@ -45,3 +51,13 @@ def queue_leaders(
         for name, (_, total) in sorted(totals.items())
         for queue in (MessageQueue(topic, name, at) for at in range(min(total, MAX_QUEUES)))
     }
+
+
+def is_physical(fields: Mapping[str, str] | None) -> bool:
+    """Whether a request means physical queues."""
+    return fields is not None and fields.get(_LOGICAL_FIELD, "").lower() == "false"
+
+
+def physical_fields(header: Header, broker_name: str) -> dict[str, str]:
+    """The fields of a request about a physical queue of another broker."""
+    return {_LOGICAL_FIELD: "false", _BROKER_FIELD: broker_name} | header.to_fields()
