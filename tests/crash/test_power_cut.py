@@ -144,6 +144,21 @@ def config_of(root: Path, mode: FlushMode, *, seal: bool) -> StoreConfig:
     return small_config(root, mode, append_record_crc=seal, verify_record_crc=seal)
 
 
+def test_a_removed_file_that_comes_back_is_not_the_next_one_with_its_inode(tmp_path: Path) -> None:
+    root, spare = tmp_path / "root", tmp_path / "spare"
+    root.mkdir()
+    (root / "removed").write_bytes(b"as it was")
+    disk = PowerCutDisk(root)
+    spare.hardlink_to(root / "removed")  # keeps the inode, for a file of another name
+    disk.remove(root / "removed")
+    spare.rename(root / "next").write_bytes(b"another content")
+    found = []
+    for seed in range(20):
+        disk.cut(tmp_path / f"cut-{seed}", random.Random(seed))
+        found += [path.read_bytes() for path in (tmp_path / f"cut-{seed}").glob("removed")]
+    assert set(found) == {b"as it was"}
+
+
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("seed", range(10))
 def test_what_was_flushed_survives_power_cuts(tmp_path: Path, mode: FlushMode, seed: int) -> None:

@@ -224,13 +224,17 @@ class PowerCutDisk(Disk):
 
     def remove(self, path: Path) -> None:
         if path.exists():
-            self._file(path.stat().st_ino).content = path.read_bytes()
+            file = self._detach(path)
+            file.content = path.read_bytes()
             self._directory(path.parent).removed.append(path.name)
         super().remove(path)
         self.on_moment("removed")
 
     def replace(self, path: Path, data: bytes) -> None:
         self._replacing = path
+        backup = path.with_name(path.name + ".bak")
+        if backup.exists():
+            self._detach(backup)
         super().replace(path, data)
         self._note_names(path.parent)
         self.on_moment("replaced")
@@ -306,6 +310,10 @@ class PowerCutDisk(Disk):
 
     def _directory(self, path: Path) -> _Directory:
         return self._directories.setdefault(path, _Directory())
+
+    def _detach(self, path: Path) -> _File:
+        """The file is about to go, and another may get its inode."""
+        return self._files.pop(path.stat().st_ino, _File())
 
     def _forget(self, path: Path) -> None:
         """The inode is that of a new file now."""
