@@ -8,10 +8,12 @@ from typing import Any, ParamSpec, TypeVar
 
 from bolide.protocol import fastjson
 from bolide.protocol.errors import ProtocolError
+from bolide.protocol.refusals import ServerError
 from bolide.remoting.dispatch import DeferredReply, H, Reply, Request
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
 from bolide.store.queries import Queries
+from bolide.store.tables import Table
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -98,6 +100,19 @@ async def on_thread(
 async def on_saving_thread(work: Callable[[], T]) -> T:
     """Run `work`, which blocks on a table's file, on one of the table threads."""
     return await on_thread(_TABLE_THREADS, work)
+
+
+async def save_or_restore(table: Table[T], before: T) -> None:
+    """Write a changed table to its file; if that fails, the table has its former value again.
+
+    Raises:
+        ServerError: the file cannot be written; nothing is changed.
+    """
+    try:
+        await on_saving_thread(table.save)
+    except OSError as exc:
+        table.value = before
+        raise ServerError(f"nothing is changed, {table.path} cannot be written: {exc}") from exc
 
 
 async def read_json(request: Request[H], shape: type[T]) -> T:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
-from bolide.broker.background import on_saving_thread
+from bolide.broker.background import save_or_restore
 from bolide.broker.events import Listeners
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.queues import QueueMapping, QueueMappingDetail, QueueMappingItem
 from bolide.protocol.bodies.topics import QueueMappingTable
-from bolide.protocol.refusals import ServerError
 from bolide.protocol.static_topics.positions import (
     BadMapping,
     check_items,
@@ -139,13 +138,7 @@ class QueueMappings:
             topic_queue_mapping_info_map=mappings, data_version=version
         )
         self._table.changed()
-        try:
-            await on_saving_thread(self._table.save)
-        except OSError as exc:
-            self._table.value = before
-            raise ServerError(
-                f"nothing is changed, {self._table.path} cannot be written: {exc}"
-            ) from exc
+        await save_or_restore(self._table, before)
         self._mappings = mappings
         topics = {
             topic

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
 import msgspec
 
-from bolide.broker.background import on_saving_thread
+from bolide.broker.background import save_or_restore
 from bolide.broker.events import AwaitedListeners, Listeners
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
@@ -44,7 +44,7 @@ from bolide.protocol.bodies.topics import (
     TopicConfigTable,
     TopicFilterType,
 )
-from bolide.protocol.refusals import InvalidParameter, ServerError, TopicNotFound
+from bolide.protocol.refusals import InvalidParameter, TopicNotFound
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.tables import Table
 from bolide.store.unsupported import LIGHT_PREFIX
@@ -318,13 +318,7 @@ class TopicTable:
     async def _replace(self, topics: Topics) -> None:
         before, known = self._table.value, self._topics
         self._stage(topics)
-        try:
-            await on_saving_thread(self._table.save)
-        except OSError as exc:
-            self._table.value = before
-            raise ServerError(
-                f"nothing is changed, {self._table.path} cannot be written: {exc}"
-            ) from exc
+        await save_or_restore(self._table, before)
         self._publish()
         names = known.keys() | topics.keys()
         self.on_change({name for name in names if known.get(name) != topics.get(name)})

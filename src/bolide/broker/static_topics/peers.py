@@ -85,7 +85,6 @@ class Peers:
     async def _look_up(self, broker: str) -> str:
         async with self._looking_up:
             if self._now() >= self._next_look_up:  # one query for all that wait
-                self._next_look_up = self._now() + _LOOK_UP_INTERVAL
                 try:
                     self._addresses = await self._fetch_addresses()
                 finally:  # also if it failed, or all that wait would try one after the other
