@@ -28,6 +28,7 @@ public class ReceiveMessages {
         CountDownLatch missing = new CountDownLatch(count);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("receive-" + topic);
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(15_000);
         consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setUseTLS(tls);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

@@ -35,6 +35,7 @@ public class RequestsAndTraces {
         CountDownLatch served = new CountDownLatch(count);
         DefaultMQProducer producer = new DefaultMQProducer("java-askers", true, args[3]);
         producer.setNamesrvAddr(args[0]);
+        producer.setMqClientApiTimeout(15_000);
         producer.setSendMsgTimeout(10_000);
         producer.start();
         DefaultMQPushConsumer consumer = serve(args, producer, served);
@@ -57,6 +58,7 @@ public class RequestsAndTraces {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
                 "java-repliers", null, new AllocateMessageQueueAveragely(), true, args[3]);
         consumer.setNamesrvAddr(args[0]);
+        consumer.setMqClientApiTimeout(15_000);
         consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[2], "*");

@@ -19,6 +19,7 @@ public class Routes {
     private static void print(String namesrv, String topic, boolean tls) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("routes-" + topic);
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(15_000);
         producer.setUseTLS(tls);
         producer.start();
         List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);

@@ -21,6 +21,7 @@ public class SendKeyed {
     private static void send(String[] args) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("send-keyed");
         producer.setNamesrvAddr(args[0]);
+        producer.setMqClientApiTimeout(15_000);
         producer.setSendMsgTimeout(10_000);
         producer.start();
         MessageQueue queue = new MessageQueue(args[1], args[2], 0);

@@ -20,6 +20,7 @@ public class SendMessages {
     private static void send(String namesrv, String topic, int count, boolean tls) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("send-" + topic);
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(15_000);
         producer.setUseTLS(tls);
         producer.setSendMsgTimeout(10_000);
         producer.start();

@@ -43,8 +43,10 @@ public class StoreLoad {
 
     private StoreLoad(String[] args) {
         producer.setNamesrvAddr(args[0]);
+        producer.setMqClientApiTimeout(15_000);
         producer.setSendMsgTimeout(10_000);
         consumer.setNamesrvAddr(args[0]);
+        consumer.setMqClientApiTimeout(15_000);
         round = args[2];
         random = new Random(round.hashCode());
         for (String topic : Arrays.copyOfRange(args, 3, args.length)) {

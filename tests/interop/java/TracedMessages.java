@@ -25,6 +25,7 @@ public class TracedMessages {
             DefaultMQPushConsumer consumer = consume(args[0], args[1], args[2], ids, missing);
             DefaultMQProducer producer = new DefaultMQProducer("PG-" + args[1], true, args[2]);
             producer.setNamesrvAddr(args[0]);
+            producer.setMqClientApiTimeout(15_000);
             producer.setSendMsgTimeout(10_000);
             producer.start();
             for (int n = 0; n < count; n++) {
@@ -48,6 +49,7 @@ public class TracedMessages {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
                 "CG-" + topic, null, new AllocateMessageQueueAveragely(), true, traceTopic);
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(15_000);
         consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setPollNameServerInterval(500); // the retry topic is made while it runs
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

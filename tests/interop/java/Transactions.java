@@ -20,6 +20,7 @@ public class Transactions {
         CountDownLatch checks = new CountDownLatch(Integer.parseInt(args[3]));
         TransactionMQProducer producer = new TransactionMQProducer(args[1]);
         producer.setNamesrvAddr(args[0]);
+        producer.setMqClientApiTimeout(15_000);
         producer.setSendMsgTimeout(10_000);
         producer.setTransactionListener(new Listener(checks));
         producer.start();

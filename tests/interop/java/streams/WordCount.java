@@ -60,6 +60,7 @@ public class WordCount {
         DefaultMQPushConsumer reader = countsReader();
         DefaultMQProducer producer = new DefaultMQProducer(job + "_senders");
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(15_000);
         producer.start();
         RocketMQStream stream = wordCount();
         stream.start();
@@ -105,6 +106,7 @@ public class WordCount {
     private DefaultMQPushConsumer countsReader() throws Exception {
         DefaultMQPushConsumer reader = new DefaultMQPushConsumer(job + "_readers");
         reader.setNamesrvAddr(namesrv);
+        reader.setMqClientApiTimeout(15_000);
         reader.setInstanceName("reader");
         reader.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         reader.subscribe(job + "_counts", "*");
@@ -153,6 +155,7 @@ public class WordCount {
     private void awaitCommit() throws Exception {
         DefaultMQPullConsumer offsets = new DefaultMQPullConsumer(job + "___source_shuffle_group");
         offsets.setNamesrvAddr(namesrv);
+        offsets.setMqClientApiTimeout(15_000);
         offsets.setInstanceName("offsets");
         offsets.start();
         long deadline = System.currentTimeMillis() + PATIENCE;

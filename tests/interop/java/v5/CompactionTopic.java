@@ -40,10 +40,12 @@ public class CompactionTopic {
     private static void run(String[] args) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("compaction-producer");
         producer.setNamesrvAddr(args[0]);
+        producer.setMqClientApiTimeout(15_000);
         producer.setSendMsgTimeout(10_000);
         producer.start();
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("compaction-consumer");
         consumer.setNamesrvAddr(args[0]);
+        consumer.setMqClientApiTimeout(15_000);
         consumer.start();
         MessageQueue queue = new MessageQueue(args[1], args[2], 0);
         for (int n = 4; n < args.length; n++) {

@@ -82,6 +82,7 @@ public class InnerBatches {
     private static void create(String address) throws Exception {
         DefaultMQAdminExt admin = new DefaultMQAdminExt();
         admin.setNamesrvAddr(namesrv);
+        admin.setMqClientApiTimeout(15_000);
         admin.start();
         TopicConfig config = new TopicConfig(topic, 1, 1);
         config.setAttributes(Collections.singletonMap("+queue.type", "BatchCQ"));
@@ -98,6 +99,7 @@ public class InnerBatches {
     private static DefaultMQProducer producer(boolean autoBatch) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("writers");
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(15_000);
         producer.setInstanceName(autoBatch ? "auto" : "plain");
         producer.setAutoBatch(autoBatch);
         if (autoBatch) {
@@ -164,6 +166,7 @@ public class InnerBatches {
     private static void pull(MessageQueue queue, long offset) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("readers");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(15_000);
         consumer.start();
         while (true) {
             PullResult found = consumer.pull(queue, "*", offset, 5);
@@ -188,6 +191,7 @@ public class InnerBatches {
     private static void where(MessageQueue queue) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("readers");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(15_000);
         consumer.start();
         System.out.println("max " + consumer.maxOffset(queue) + " min " + consumer.minOffset(queue));
         System.out.println("past " + consumer.searchOffset(queue, 1L));
@@ -203,6 +207,7 @@ public class InnerBatches {
         AtomicInteger retried = new AtomicInteger();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(15_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setConsumeMessageBatchMaxSize(1);
         consumer.setPollNameServerInterval(500);

@@ -41,6 +41,7 @@ public class PopConsumer {
             .map(each -> each.substring("--tags=".length())).orElse("*");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(15_000);
         consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setClientRebalance(false);
         consumer.setPopInvisibleTime(Integer.getInteger("invisibleMillis", 5_000));

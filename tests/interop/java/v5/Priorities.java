@@ -30,6 +30,7 @@ public class Priorities {
         this.broker = broker;
         this.topic = topic;
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(15_000);
         producer.start();
     }
 

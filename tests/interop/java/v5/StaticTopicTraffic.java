@@ -35,6 +35,7 @@ public class StaticTopicTraffic {
         Set<String> consumed = ConcurrentHashMap.newKeySet();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServer);
+        consumer.setMqClientApiTimeout(15_000);
         consumer.setPollNameServerInterval(500);
         consumer.setPersistConsumerOffsetInterval(1000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -55,6 +56,7 @@ public class StaticTopicTraffic {
 
         DefaultMQProducer producer = new DefaultMQProducer("producers");
         producer.setNamesrvAddr(nameServer);
+        producer.setMqClientApiTimeout(15_000);
         producer.setPollNameServerInterval(500);
         producer.start();
         List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);
