@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -37,10 +38,17 @@ class Victim:
         """Savings of the table that were reported."""
         self._now = 1_700_000_000.0
 
-    def live(self, *, acks: int | None = None, **orders: object) -> int:
+    def live(
+        self,
+        *,
+        acks: int | None = None,
+        until: Callable[[], bool] = lambda: False,
+        **orders: object,
+    ) -> int:
         """Let a sender run; it is killed after so many acknowledgements. Returns its exit code.
 
-        With 0 it is killed while it opens the store. The messages of a life are numbered, so a
+        With 0 it is killed while it opens the store; `until` is asked whenever the sender says
+        something, and may end its life earlier. The messages of a life are numbered, so a
         test that fails can be run again; the moment of the kill is the system's to choose.
         """
         self.lives += 1
@@ -58,7 +66,7 @@ class Victim:
                     break  # killed in the middle of saying it
                 self._hear(json.loads(line))
                 left -= line.startswith(b'["stored"')
-                if left <= 0:
+                if left <= 0 or until():
                     child.send_signal(signal.SIGKILL)
         return child.returncode
 
