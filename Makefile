@@ -15,12 +15,15 @@ COMPARE ?=
 # A comparison with another checkout needs no Java and writes no page.
 WITH_BASELINE = $(findstring --baseline,$(COMPARE))
 COMPARE_PAGES = --into docs/benchmarks.md --plot docs/benchmarks-growth.svg --summary README.md
+# For fuzz: how long each target runs, and which of tests/fuzz/targets.py; all of them by default.
+MINUTES ?= 1
+TARGET ?=
 FILES := src tests benchmarks docs examples
 COMPILED := src/bolide/kernel src/bolide/broker/fast_path
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard $(COMPILED:%=%/*.p[xy][xd]))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint fmt bench bench-store bench-compare bench-smoke bench-spark docs clean
+.PHONY: help run test test-long fuzz lint fmt bench bench-store bench-compare bench-access bench-smoke bench-spark docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -38,6 +41,16 @@ $(SHARES:%=test-%): test-%: $(VENV)/test.stamp
 test-long: $(VENV)/test.stamp  ## the tests that take minutes
 	@$(BIN)/python -m tests.interop.apache
 	@$(BIN)/python -m pytest -q -rs -m long
+
+fuzz: $(VENV)/fuzz.stamp .cache/fuzz/kernel.stamp  ## coverage-guided, TARGET=… (all) for MINUTES=… (1) each
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(TARGET)
+
+# The package with its compiled modules built for AddressSanitizer, apart from the ones in use. The
+# runtime is preloaded, not linked: atheris brings one that works together with its fuzzer.
+.cache/fuzz/kernel.stamp: $(VENV)/fuzz.stamp $(shell find src/bolide -name '*.p[xy]*' -not -name '*.pyc')
+	@BOLIDE_COMPILER_FLAGS="-fsanitize=address -fno-omit-frame-pointer -O1 -g1" $(BIN)/python setup.py --quiet \
+		build --build-lib .cache/fuzz/lib --build-temp .cache/fuzz/temp
+	@touch $@
 
 lint: $(VENV)/dev.stamp  ## style, types and import layers
 	@$(BIN)/ruff check $(FILES)
@@ -60,6 +73,10 @@ bench-store: $(VENV)/test.stamp  ## what the store does by itself: appends, flus
 bench-compare: $(VENV)/test.stamp  ## brokers beside Apache's, for over an hour; into docs/benchmarks.md and README.md
 	@$(if $(WITH_BASELINE),,$(BIN)/python -m tests.interop.apache)
 	@$(BIN)/python -m benchmarks.compare $(COMPARE) $(if $(WITH_BASELINE),,$(COMPARE_PAGES))
+
+bench-access: $(VENV)/test.stamp  ## the same with access control on at both; 10 minutes, into docs/benchmarks.md
+	@$(BIN)/python -m tests.interop.apache
+	@$(BIN)/python -m benchmarks.compare --access-control $(COMPARE) --into docs/benchmarks.md
 
 bench-smoke: $(VENV)/test.stamp  ## has a message become dearer? A minute or two; fails if so
 	@$(BIN)/python -m benchmarks.smoke
@@ -90,6 +107,10 @@ $(VENV)/run.stamp: $(VENV)/build.stamp $(SOURCES)
 $(VENV)/test.stamp: $(VENV)/build.stamp $(SOURCES)
 	@$(PIP) --no-build-isolation --editable ".[test]"
 	@touch $@ $(VENV)/run.stamp
+
+$(VENV)/fuzz.stamp: $(VENV)/build.stamp $(SOURCES)
+	@$(PIP) --no-build-isolation --editable ".[fuzz]"
+	@touch $@ $(VENV)/run.stamp $(VENV)/test.stamp
 
 $(VENV)/dev.stamp: $(VENV)/build.stamp $(SOURCES)
 	@$(PIP) --no-build-isolation --editable ".[test,lint,docs]"

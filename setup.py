@@ -3,6 +3,7 @@
 Everything else is in pyproject.toml.
 """
 
+import os
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -12,6 +13,8 @@ try:
 except ImportError:
     cythonize = None
 
+COMPILER_FLAGS = os.environ.get("BOLIDE_COMPILER_FLAGS", "").split()
+"""Flags for compiling, but not for linking, the modules; `make fuzz` sets them."""
 PACKAGES = ("src/bolide/kernel", "src/bolide/broker/fast_path")
 """Folders with compiled modules beside their Python modules."""
 
@@ -20,7 +23,11 @@ def extensions() -> list[Extension]:
     if cythonize is None:
         return []
     sources = [
-        Extension(".".join((*Path(package).parts[1:], source.stem)), [str(source)])
+        Extension(
+            ".".join((*Path(package).parts[1:], source.stem)),
+            [str(source)],
+            extra_compile_args=COMPILER_FLAGS,
+        )
         for package in PACKAGES
         for source in sorted(Path(package).glob("*.pyx"))
     ]

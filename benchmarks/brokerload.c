@@ -20,6 +20,8 @@
  * live   sends as above, and consumers:
  *          consumers=N connections that long-poll the ends of the queues, divided among them; messages
  *                      counts those received, latency is from the write to the receipt
+ * All but idle, if compiled with -DSIGNED (needs libcrypto):
+ *          access_key=TEXT, secret_key=TEXT   sign each request, as a Java client with AclClientRPCHook
  * idle   opens the connections, prints a line, and keeps them open until standard input ends.
  *
  * Prints one JSON object: messages, responses, failures, requests in flight at the end, seconds,
@@ -40,6 +42,10 @@
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef SIGNED
+#define OPENSSL_SUPPRESS_DEPRECATED /* the functions that keep their state in a plain structure */
+#include <openssl/sha.h>
+#endif
 
 #define IN (4 << 20)
 #define HEADER 1024
@@ -72,7 +78,7 @@ struct histogram {
 
 static struct { /* the command line */
     bool pulls, live, once, marked;
-    const char *topic, *filter, *type;
+    const char *topic, *filter, *type, *access_key, *secret_key;
     int connections, window, queues, size, batch, oneway, topics, consumers;
     int ports[PORTS], port_count;
     double seconds, rate;
@@ -112,6 +118,61 @@ static long percentile(const struct histogram *h, double part)
             return us;
     return 0;
 }
+
+/* ---- signatures */
+
+#define SIGNATURE 28
+#define CREDENTIALS "\",\"AccessKey\":\"%s\",\"Signature\":\""
+
+#ifdef SIGNED
+static SHA_CTX inner, outer; /* HMAC: the key has been hashed into both */
+
+static void begin_pad(SHA_CTX *sha, unsigned char byte)
+{
+    unsigned char pad[64];
+    memset(pad, byte, sizeof pad);
+    for (size_t i = 0; want.secret_key[i] && i < sizeof pad; i++)
+        pad[i] ^= (unsigned char)want.secret_key[i];
+    SHA1_Init(sha);
+    SHA1_Update(sha, pad, sizeof pad);
+}
+
+static void prepare_signatures(void)
+{
+    begin_pad(&inner, 0x36);
+    begin_pad(&outer, 0x5c);
+}
+
+static void sign(char *to, const char *values, size_t size, const char *body, size_t body_size)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    unsigned char digest[SHA_DIGEST_LENGTH + 1] = {0};
+    SHA_CTX sha = inner;
+    SHA1_Update(&sha, values, size);
+    SHA1_Update(&sha, body, body_size);
+    SHA1_Final(digest, &sha);
+    sha = outer;
+    SHA1_Update(&sha, digest, SHA_DIGEST_LENGTH);
+    SHA1_Final(digest, &sha);
+    for (int i = 0; i < 7; i++) {
+        unsigned three = (unsigned)digest[3 * i] << 16 | (unsigned)digest[3 * i + 1] << 8 | digest[3 * i + 2];
+        for (int j = 0; j < 4; j++)
+            to[4 * i + j] = letters[three >> (18 - 6 * j) & 63];
+    }
+    to[SIGNATURE - 1] = '=';
+}
+#else
+static void prepare_signatures(void)
+{
+    fprintf(stderr, "brokerload was compiled without -DSIGNED\n");
+    exit(2);
+}
+
+static void sign(char *to, const char *values, size_t size, const char *body, size_t body_size)
+{
+    (void)to, (void)values, (void)size, (void)body, (void)body_size;
+}
+#endif
 
 /* ---- requests */
 
@@ -177,11 +238,45 @@ static char *put_properties(char *to, long number)
     return to;
 }
 
-static char *put_send_header(char *to, long number, int opaque, bool oneway)
+/* Ends the fields of a header behind the last value; sets where the signature goes, if any. */
+static char *end_fields(char *to, char **signature)
 {
-    static long seconds;
+    *signature = NULL;
+    if (want.access_key) {
+        to += sprintf(to, CREDENTIALS, want.access_key);
+        *signature = to;
+        memset(to, '=', SIGNATURE);
+        to += SIGNATURE;
+    }
+    return put(to, "\"}");
+}
+
+static long born_seconds;
+
+/* The values of the fields of a send in the order of their names, as they are signed. */
+static size_t send_values(char *to, long number)
+{
+    char *begin = to, properties[HEADER];
+    long turn = want.topics ? number / want.topics : number;
+    to = put(put(to, want.access_key), "bench_producer");
+    to = put(put_topic(to, number), "TBW1024");
+    to = put(put_number(to, turn % want.queues), "0");
+    to = put(put_number(to, born_seconds * 1000), "0");
+    char *end = put_properties(properties, number);
+    for (char *at = properties; at < end; at++)
+        if (*at == '\\') { /* all escapes are \u0001 or \u0002 */
+            *to++ = (char)(at[5] - '0');
+            at += 5;
+        } else
+            *to++ = *at;
+    to = put(to, "0false");
+    return (size_t)(put(to, want.batch > 1 ? "true" : "false") - begin);
+}
+
+static char *put_send_header(char *to, long number, int opaque, bool oneway, char **signature)
+{
     if (!(number & 1023))
-        seconds = (long)time(NULL);
+        born_seconds = (long)time(NULL);
     to = put(to, want.batch > 1 ? "{\"code\":320" : "{\"code\":310");
     to = put(to, ",\"extFields\":{\"a\":\"bench_producer\",\"b\":\"");
     to = put_topic(to, number);
@@ -189,12 +284,12 @@ static char *put_send_header(char *to, long number, int opaque, bool oneway)
     long turn = want.topics ? number / want.topics : number;
     to = put_number(to, turn % want.queues);
     to = put(to, "\",\"f\":\"0\",\"g\":\"");
-    to = put_number(to, seconds * 1000);
+    to = put_number(to, born_seconds * 1000);
     to = put(to, "\",\"h\":\"0\",\"i\":\"");
     to = put_properties(to, number);
     to = put(to, "\",\"j\":\"0\",\"k\":\"false\",\"m\":\"");
-    to = put(to, want.batch > 1 ? "true\"},\"flag\":" : "false\"},\"flag\":");
-    to = put(to, oneway ? "2" : "0");
+    to = end_fields(put(to, want.batch > 1 ? "true" : "false"), signature);
+    to = put(to, oneway ? ",\"flag\":2" : ",\"flag\":0");
     to = put(to, ",\"language\":\"JAVA\",\"opaque\":");
     to = put_number(to, FIRST_OPAQUE + opaque);
     return put(to, ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}");
@@ -245,27 +340,37 @@ static void put_send(struct connection *c, int index, uint64_t now, bool oneway)
 {
     char *frame = c->out + c->ready;
     long number = want.batch > 1 ? batches++ : numbered++;
-    char *end = put_send_header(frame + 8, number, index, oneway);
-    put_word(frame + 4, (size_t)(end - frame - 8));
-    end = put_body(end, now);
+    char *signature, values[HEADER];
+    char *body = put_send_header(frame + 8, number, index, oneway, &signature);
+    put_word(frame + 4, (size_t)(body - frame - 8));
+    char *end = put_body(body, now);
+    if (signature)
+        sign(signature, values, send_values(values, number), body, (size_t)(end - body));
     put_word(frame, (size_t)(end - frame - 4));
     c->ready = (size_t)(end - c->out);
 }
 
 static void put_pull(struct connection *c, struct request *s, int index)
 {
-    char *frame = c->out + c->ready;
-    int n = snprintf(frame + 8, HEADER,
+    char *frame = c->out + c->ready, *signature, values[HEADER];
+    int count = want.live ? LIVE_COUNT : want.size;
+    char *to = frame + 8 + sprintf(frame + 8,
         "{\"code\":11,\"extFields\":{\"consumerGroup\":\"bench_consumer\",\"topic\":\"%s\",\"queueId\":"
         "\"%d\",\"queueOffset\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"6\",\"commitOffset\":\"0\","
         "\"suspendTimeoutMillis\":\"15000\",\"subscription\":\"%s\",\"subVersion\":\"0\","
-        "\"expressionType\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
-        "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
-        want.topic, s->queue, s->offset, want.live ? LIVE_COUNT : want.size, want.filter, want.type,
-        FIRST_OPAQUE + index);
-    put_word(frame, 4 + (size_t)n);
-    put_word(frame + 4, (size_t)n);
-    c->ready += 8 + (size_t)n;
+        "\"expressionType\":\"%s",
+        want.topic, s->queue, s->offset, count, want.filter, want.type);
+    to = end_fields(to, &signature);
+    to += sprintf(to, ",\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
+        "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}", FIRST_OPAQUE + index);
+    if (signature) { /* by name: AccessKey, commitOffset, consumerGroup, expressionType, ... */
+        int n = sprintf(values, "%s0bench_consumer%s%d%d%ld0%s150006%s", want.access_key, want.type,
+            count, s->queue, s->offset, want.filter, want.topic);
+        sign(signature, values, (size_t)n, NULL, 0);
+    }
+    put_word(frame, (size_t)(to - frame - 4));
+    put_word(frame + 4, (size_t)(to - frame - 8));
+    c->ready += (size_t)(to - frame);
 }
 
 /* Returns whether the request has more messages to pull. */
@@ -458,13 +563,17 @@ static void seek(struct connection *c, int number)
 
 static long max_offset(struct connection *c, int queue)
 {
-    char frame[HEADER];
-    int n = snprintf(frame + 8, sizeof frame - 8,
-        "{\"code\":30,\"extFields\":{\"topic\":\"%s\",\"queueId\":\"%d\"},\"flag\":0,\"language\":\"JAVA\","
-        "\"opaque\":1,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}", want.topic, queue);
-    put_word(frame, 4 + (size_t)n);
-    put_word(frame + 4, (size_t)n);
-    if (send(c->fd, frame, 8 + (size_t)n, MSG_NOSIGNAL) < 0)
+    char frame[HEADER], values[HEADER], *signature;
+    char *to = frame + 8 + sprintf(frame + 8,
+        "{\"code\":30,\"extFields\":{\"topic\":\"%s\",\"queueId\":\"%d", want.topic, queue);
+    to = end_fields(to, &signature);
+    to = put(to, ",\"flag\":0,\"language\":\"JAVA\",\"opaque\":1,"
+                 "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}");
+    if (signature)
+        sign(signature, values, (size_t)sprintf(values, "%s%d%s", want.access_key, queue, want.topic), NULL, 0);
+    put_word(frame, (size_t)(to - frame - 4));
+    put_word(frame + 4, (size_t)(to - frame - 8));
+    if (send(c->fd, frame, (size_t)(to - frame), MSG_NOSIGNAL) < 0)
         die("send");
     ssize_t got = recv(c->fd, frame, sizeof frame, 0);
     long found = got > 8 ? find_number(frame + 8, (size_t)got - 8, "\"offset\":\"") : -1;
@@ -553,6 +662,10 @@ static bool read_option(char *text)
         return want.filter = value, true;
     if (!strncmp(text, "type=", 5))
         return want.type = value, true;
+    if (!strncmp(text, "access_key=", 11))
+        return want.access_key = value, true;
+    if (!strncmp(text, "secret_key=", 11))
+        return want.secret_key = value, true;
     return false;
 }
 
@@ -571,6 +684,13 @@ static bool read_arguments(int argc, char **argv)
     for (int i = 11; i < argc; i++)
         if (!read_option(argv[i]))
             return false;
+    bool lengths = strlen(want.topic) + strlen(want.filter) < HEADER / 4 &&
+                   (!want.access_key || strlen(want.access_key) < 65) &&
+                   (!want.secret_key || strlen(want.secret_key) < 65); /* longer keys are hashed first */
+    if (!lengths || !want.access_key != !want.secret_key)
+        return false;
+    if (want.access_key)
+        prepare_signatures();
     bool pages = !want.pulls || want.limit >= want.size;
     bool shared = !want.live || (want.consumers && want.queues % want.consumers == 0);
     bool plain = want.batch == 1 || !(want.marked || want.topics);

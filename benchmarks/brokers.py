@@ -6,12 +6,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks import credentials
 from benchmarks.checkouts import Checkout
+from benchmarks.credentials import Credentials
 from benchmarks.processes import cpu_seconds, private_mib, resident_mib, tree, written_bytes
 from bolide.admin.client import AdminClient
 from bolide.errors import BolideError
@@ -79,6 +81,9 @@ class Running:
     """Time of the start, by `time.perf_counter`."""
     start_seconds: float
     stop: Callable[[], None]
+    credentials: Credentials | None = None
+    """Of the user whose load it takes; None if it takes that of anybody."""
+    admin_credentials: Credentials | None = None
 
     @property
     def port(self) -> int:
@@ -107,7 +112,11 @@ class Running:
 
 @contextmanager
 def started(
-    name: str, flush: str = ASYNC_FLUSH, checkout: Checkout | None = None
+    name: str,
+    flush: str = ASYNC_FLUSH,
+    checkout: Checkout | None = None,
+    *,
+    access_control: bool = False,
 ) -> Iterator[Running]:
     """Run the named broker with an empty store until the block ends.
 
@@ -115,21 +124,29 @@ def started(
         name: one of the constants of this module.
         flush: the broker's `flushDiskType`.
         checkout: where Bolide's broker comes from; by default the current checkout.
+        access_control: with ACL 2.0, and a user that may send to and read the topics of loads.
     """
     checkout = checkout or Checkout.current()
     write_bytecode(checkout.package, checkout.python)
     with tempfile.TemporaryDirectory() as home, bolide_namesrv(Path(home) / "names") as names:
         begin = time.perf_counter()
+        more = credentials.SETTINGS if access_control else {}
         if name in _RELEASES:
-            broker = _apache(Path(home), names.address, flush, _RELEASES[name])
+            more = {**more, **(credentials.APACHE_SETTINGS if access_control else {})}
+            broker = _apache(Path(home), names.address, flush, _RELEASES[name], more)
         else:
-            broker = _bolide(Path(home), names.address, flush, name, checkout)
+            broker = _bolide(Path(home), names.address, flush, name, checkout, more)
         with broker as server:
             took = time.perf_counter() - begin
             ports = (server.port,) if name != WORKERS else _registered(names.address)
             pid = server.process.pid
             stop = server.process.stop
-            yield Running(name, pid, ports, tree(pid), names.address, begin, took, stop)
+            running = Running(name, pid, ports, tree(pid), names.address, begin, took, stop)
+            if access_control:
+                user, admin = credentials.USER, credentials.ADMIN
+                running = replace(running, credentials=user, admin_credentials=admin)
+                asyncio.run(credentials.create_user(running.addresses))
+            yield running
 
 
 def start_standalone() -> float:
@@ -155,7 +172,12 @@ def write_bytecode(package: Path, python: Path = Path(sys.executable)) -> None:
 
 @contextmanager
 def _bolide(
-    home: Path, name_server: str, flush: str, name: str, checkout: Checkout
+    home: Path,
+    name_server: str,
+    flush: str,
+    name: str,
+    checkout: Checkout,
+    more: Mapping[str, str],
 ) -> Iterator[Server]:
     directory = home / "broker"
     directory.mkdir()
@@ -168,6 +190,7 @@ def _bolide(
         "brokerIP1": "127.0.0.1",
         "flushDiskType": flush,
         "enablePropertyFilter": "true",
+        **more,
     }
     file = directory / "broker.conf"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
@@ -186,8 +209,10 @@ def _bolide(
 
 
 @contextmanager
-def _apache(home: Path, name_server: str, flush: str, release: str) -> Iterator[Server]:
-    settings = APACHE_SETTINGS | {"flushDiskType": flush}
+def _apache(
+    home: Path, name_server: str, flush: str, release: str, more: Mapping[str, str]
+) -> Iterator[Server]:
+    settings = APACHE_SETTINGS | {"flushDiskType": flush, **more}
     with Bench(home / "apache") as bench:
         yield bench.broker(release, name_server, jvm=JVM, **settings)
 

@@ -16,18 +16,30 @@ class GeneratorFailed(Exception):
     """A load generator failed; the text has its output."""
 
 
-def compile_generator(name: str) -> Path:
-    """Compile `<name>.c` into .cache, once for each version of the source."""
+SIGNED = ("-DSIGNED",), ("-lcrypto",)
+"""How the generator for brokers is compiled to sign its requests; needs the headers of OpenSSL."""
+PLAIN: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
+
+
+def compile_generator(name: str, options: tuple[tuple[str, ...], tuple[str, ...]] = PLAIN) -> Path:
+    """Compile `<name>.c` into .cache, once for each version of the source and of the options.
+
+    Args:
+        options: of the compiler, those before and those after the source.
+    """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         sys.exit("the load generator needs a C compiler such as gcc")
     source = Path(__file__).with_name(f"{name}.c")
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:8]
+    content = source.read_bytes() + repr(options if any(options) else "").encode()
+    digest = hashlib.sha256(content).hexdigest()[:8]
+    before, after = options
     target = apache.cache_directory().with_name("bench") / f"{name}-{digest}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}")
-        subprocess.run([compiler, "-O2", "-o", str(partial), str(source)], check=True)
+        command = [compiler, "-O2", *before, "-o", str(partial), str(source), *after]
+        subprocess.run(command, check=True)
         partial.replace(target)
     return target
 

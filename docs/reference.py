@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import typer
@@ -20,10 +21,11 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.settings.without_effect import IGNORED as IGNORED_BY_BROKER
 from bolide.broker.settings.without_effect import IGNORED_IN_FILES
 from bolide.cli import DAMAGE_FOUND, START_FAILED, app
-from bolide.cli.name_server import WITHOUT_EFFECT as IGNORED_BY_NAME_SERVER
+from bolide.cli.tls_options import tls_parameters
 from bolide.client.instance.server_requests import ServerRequests
 from bolide.config import Option, options_of
 from bolide.namesrv import handlers as name_server
+from bolide.namesrv.config import ALL_IGNORED as IGNORED_BY_NAME_SERVER
 from bolide.namesrv.config import NameServerConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.requests import REQUESTS, Role
@@ -89,6 +91,7 @@ _MEANINGS = {
     "properties": "All properties, including those of the protocol; with `includeProperties`.",
     VALUE: "The JSON body, in the columns of `valueSchema`.",
 }
+_TLS_NAMES = {found.name for found in tls_parameters()}
 _SENT_BY_NAMESRV = {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE}
 
 
@@ -108,7 +111,8 @@ These are all the settings of `bolide namesrv`.
 
 Durations are in the unit that the description states, as in RocketMQ's files.
 The last column says when a change by `mqadmin updateNamesrvConfig` takes effect.
-The keys in `configBlackList` cannot be changed that way, nor can `rocketmqHome`.
+Settings that are fixed cannot be changed that way,
+[whoever asks](../security.md#what-no-request-changes), nor can the keys in `configBlackList`.
 A star marks a key that RocketMQ's `namesrv.conf` does not have.
 The starred keys that begin with `tls.` or `com.` are system properties of the JVM there.
 
@@ -135,7 +139,8 @@ These are the settings of the [store](../explanation/durability.md), as written 
 
 Durations and ratios are in the unit that the description states, as in RocketMQ's files.
 A list has the separator that the description states.
-The last column says when a change at run time takes effect.
+The last column says when a change at run time takes effect; what is fixed changes
+[only at a restart](../security.md#what-no-request-changes).
 Spellings of older releases, such as `mapedFileSizeCommitLog`, are accepted too.
 
 {_table(("Key", "Default", "Values", "Meaning", "In effect"), rows)}
@@ -162,7 +167,8 @@ the [settings of its store](store-config.md).
 [Run a broker](../how-to/run-a-broker.md) explains where to set them.
 
 Durations are in the unit that the description states, as in RocketMQ's files.
-The last column says when a change by `mqadmin updateBrokerConfig` takes effect.
+The last column says when a change by `mqadmin updateBrokerConfig` takes effect; what is fixed
+cannot be changed that way, [whoever asks](../security.md#what-no-request-changes).
 A star marks a key that RocketMQ's `broker.conf` does not have.
 Each can be set in the environment too: `listenPort` as `BOLIDE_BROKER_LISTEN_PORT`.
 
@@ -232,6 +238,18 @@ def admin_commands() -> str:
 
 {_table(("Command", "What it does"), rows)}
 
+## Credentials
+
+Requests are signed with `BOLIDE_ACCESS_KEY` and `BOLIDE_SECRET_KEY` of the environment, or with the
+keys in `$ROCKETMQ_HOME/conf/tools.yml`; see [Control access](../how-to/access-control.md).
+
+## TLS
+
+Every command has these options, also each `bolide bench` command.
+[Use TLS](../how-to/tls.md) explains them.
+
+{_options(tls_parameters())}
+
 {commands}"""
 
 
@@ -261,6 +279,9 @@ A server answers an unknown request with response code 3, `REQUEST_CODE_NOT_SUPP
 
 Some codes are sent to more than one role. Our own codes are included.
 The headers and bodies of all codes that a server or client answers are typed in `bolide.protocol`.
+
+Unlike RocketMQ's, servers without access control take requests that administer
+[over loopback only](security.md#who-administers-without-access-control).
 
 The tests run our servers with brokers, clients and `mqadmin` of RocketMQ 4.9 and 5.x, and our
 clients with RocketMQ's servers.
@@ -436,6 +457,8 @@ def _other_spellings(found: Option) -> str:
 
 
 def _in_effect(found: Option) -> str:
+    if found.fixed:
+        return "fixed"
     return "at once" if found.live else "after a restart"
 
 
@@ -489,8 +512,12 @@ def _first(command: TyperCommand) -> str:
 
 
 def _parameters(command: TyperCommand | TyperGroup) -> str:
+    return _options(found for found in command.params if found.name not in _TLS_NAMES)
+
+
+def _options(parameters: Iterable[Any]) -> str:
     rows = []
-    for found in command.params:
+    for found in parameters:
         is_word = found.param_type_name == "argument"
         names = (
             [found.metavar or found.name or ""] if is_word else [*found.opts, *found.secondary_opts]
@@ -498,7 +525,9 @@ def _parameters(command: TyperCommand | TyperGroup) -> str:
         kind = "|".join(getattr(found.type, "choices", ())) or found.type.name
         value = "" if is_word or getattr(found, "is_flag", False) else f" <{kind}>"
         default = "" if found.default in (None, False) else f" Default: `{found.default}`."
-        text = f"{getattr(found, 'help', '')}{default}"
+        variable = getattr(found, "envvar", None) if found.name in _TLS_NAMES else None
+        setting = f" Environment variable: `{variable}`." if variable else ""
+        text = f"{getattr(found, 'help', '')}{default}{setting}"
         rows.append((", ".join(f"`{name}{value}`" for name in names), text))
     return _table(("Option", "Meaning"), rows) if rows else "It has no options."
 

@@ -9,30 +9,12 @@ OURS_BEGIN = "BOLIDE_"
 
 _NO_CONTROLLER = "there is no controller and no change of masters yet"
 _NO_REPLICATION = "there is no replication yet"
-_NO_ACCESS_CONTROL = "there is no access control yet"
 _NO_ROCKSDB = "the store has its queues and tables in files, never in RocksDB"
 _NO_LIGHT_TOPICS = "light topics are not implemented"
 _NO_OTHER_TIMER = "there is one timer engine, whose files are those of RocketMQ's file engine"
 _NO_CONTAINERS = "a process runs one broker; start another process instead"
 
 _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
-    _NO_ACCESS_CONTROL: (
-        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
-        RequestCode.DELETE_ACL_CONFIG,
-        RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
-        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
-        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
-        RequestCode.AUTH_CREATE_USER,
-        RequestCode.AUTH_UPDATE_USER,
-        RequestCode.AUTH_DELETE_USER,
-        RequestCode.AUTH_GET_USER,
-        RequestCode.AUTH_LIST_USER,
-        RequestCode.AUTH_CREATE_ACL,
-        RequestCode.AUTH_UPDATE_ACL,
-        RequestCode.AUTH_DELETE_ACL,
-        RequestCode.AUTH_GET_ACL,
-        RequestCode.AUTH_LIST_ACL,
-    ),
     _NO_REPLICATION: (
         RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
         RequestCode.EXCHANGE_BROKER_HA_INFO,
@@ -80,6 +62,13 @@ REFUSED: Mapping[RequestCode, str] = {
 
 _NO_LIGHT_QUEUES = "no light message queues"
 _NO_OTHER_KINDS = "no light topics (`message.type=LITE`)"
+_NO_PASSWORDS = (
+    "the password is empty in the answer, so Java's `copyUser` cannot copy users that are new to"
+    " the target"
+)
+_NO_GUESSES = "an unknown type, status, action, decision or resource is refused, not passed over"
+_NOT_FIXED = "not for paths, addresses, passwords and what runs code"
+_OWN_HOST = "without access control, from the host that registered the broker"
 
 PARTLY: Mapping[RequestCode, str] = {
     RequestCode.SEND_MESSAGE: _NO_LIGHT_QUEUES,
@@ -87,8 +76,20 @@ PARTLY: Mapping[RequestCode, str] = {
     RequestCode.SEND_BATCH_MESSAGE: _NO_LIGHT_QUEUES,
     RequestCode.UPDATE_AND_CREATE_TOPIC: _NO_OTHER_KINDS,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _NO_OTHER_KINDS,
+    RequestCode.UPDATE_BROKER_CONFIG: _NOT_FIXED,
+    RequestCode.UPDATE_NAMESRV_CONFIG: _NOT_FIXED,
+    RequestCode.UNREGISTER_BROKER: _OWN_HOST,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: _OWN_HOST,
     RequestCode.GET_BROKER_HA_STATUS: "it reports a master without replicas",
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: "secret keys are empty",
     RequestCode.BROKER_HEARTBEAT: f"by the NameServer; {_NO_CONTROLLER}",
+    RequestCode.AUTH_CREATE_USER: _NO_GUESSES,
+    RequestCode.AUTH_UPDATE_USER: _NO_GUESSES,
+    RequestCode.AUTH_GET_USER: _NO_PASSWORDS,
+    RequestCode.AUTH_LIST_USER: _NO_PASSWORDS,
+    RequestCode.AUTH_CREATE_ACL: _NO_GUESSES,
+    RequestCode.AUTH_UPDATE_ACL: _NO_GUESSES,
+    RequestCode.AUTH_DELETE_ACL: _NO_GUESSES,
 }
 """What is missing in the answer to a request."""
 
@@ -115,6 +116,8 @@ _REASONS_OF_RESPONSES: Mapping[str, tuple[ResponseCode, ...]] = {
         ResponseCode.BROKER_DISPATCH_NOT_COMPLETE,
         ResponseCode.BROADCAST_CONSUMPTION,
         ResponseCode.FLOW_CONTROL,
+        ResponseCode.USER_NOT_EXIST,
+        ResponseCode.POLICY_NOT_EXIST,
     ),
     "a server that stops closes its connections": (ResponseCode.GO_AWAY,),
     _NO_CONTROLLER: tuple(code for code in ResponseCode if code.name.startswith("CONTROLLER_")),
@@ -122,7 +125,6 @@ _REASONS_OF_RESPONSES: Mapping[str, tuple[ResponseCode, ...]] = {
         ResponseCode.LMQ_QUOTA_EXCEEDED,
         ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
     ),
-    _NO_ACCESS_CONTROL: (ResponseCode.USER_NOT_EXIST, ResponseCode.POLICY_NOT_EXIST),
 }
 
 NEVER_SENT: Mapping[ResponseCode, str] = {
@@ -186,5 +188,21 @@ LEFT_OUT: Mapping[str, str] = {
         "thresholds change only when an administrator sets them"
     ),
     "Timers and queues in RocksDB": _NO_ROCKSDB,
+    "A test certificate (`tls.test.mode.enable`)": (
+        "a server without a certificate serves plain text; the how-to makes one in three commands"
+    ),
+    "Certificates of clients that nobody verifies (`tls.server.authClient=false`)": (
+        "a certificate that is asked for is verified; the two settings together are refused"
+    ),
+    "Some ciphers of TLS 1.3 (`tls.ciphers`)": (
+        "Python's ssl module enables all of them or none; a list with some of them is refused"
+    ),
+    "Users and policies in RocksDB (`config/users`, `config/acls`)": (
+        "they are in JSON files; those of RocketMQ's broker are not read: create them with"
+        " `applyAcl`, or from `plain_acl.yml` with `migrateAuthFromV1Enabled`"
+    ),
+    "White lists of addresses in ACL 2.0": (
+        "neither generation of RocketMQ has them there; the migration from ACL 1.0 leaves them out"
+    ),
 }
 """Why something around RocketMQ is not here."""

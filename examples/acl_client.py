@@ -1,6 +1,6 @@
 """Sign every request with an access key, for clusters with access control.
 
-Bolide's broker does not check signatures yet; RocketMQ's brokers with an ACL do.
+Create the user first, see docs/how-to/access-control.md, or the account in plain_acl.yml.
 
 python examples/acl_client.py [name server]
 """

@@ -44,8 +44,10 @@ ANSWERED_BY_A_NAME_SERVER = {
     RequestCode.ADD_WRITE_PERM_OF_BROKER,
     RequestCode.GET_BROKER_MEMBER_GROUP,
     RequestCode.BROKER_HEARTBEAT,
+    RequestCode.BOLIDE_WHO_AM_I,
+    RequestCode.BOLIDE_CAN_I,
 }
-"""`DefaultRequestProcessor` and `ClientRequestProcessor` of RocketMQ's NameServer."""
+"""Ours, and those of RocketMQ (`DefaultRequestProcessor`, `ClientRequestProcessor`)."""
 
 UNKNOWN = [0, 1, 9, 107, 906_000, -1, 2**31 - 1, -(2**31)]
 

@@ -2,7 +2,8 @@
 
 Run as `make bench-compare`. The brokers run at the same time and the load alternates between them.
 The rounds of a cell go to a JSON file as soon as the cell is done; the report is Markdown. With
-`--baseline` the broker of another checkout takes the place of Apache's.
+`--baseline` the broker of another checkout takes the place of Apache's. With `--access-control`
+(`make bench-access`) both brokers have access control on, and the loads are signed.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from typing import TypeVar
 
 from benchmarks.brokers import BASELINE
 from benchmarks.checkouts import Checkout, UnusableCheckout
-from benchmarks.compare import baseline, code, report
+from benchmarks.compare import access, baseline, code, report
 from benchmarks.compare.cells import BY_NAME, CELLS, LONG_LIVED, STAGES, Cell
 from benchmarks.compare.context import measure_context
 from benchmarks.compare.footprint import start
@@ -26,7 +27,7 @@ from benchmarks.compare.loads import COLD, warm_up
 from benchmarks.compare.results import Results
 from benchmarks.compare.rounds import Round
 from benchmarks.compare.stages import Stage
-from benchmarks.generators import compile_generator
+from benchmarks.generators import PLAIN, SIGNED, compile_generator
 from benchmarks.markdown import has_written_part, publish, write
 from benchmarks.processes import machine, new_page_us
 from tests.interop import apache
@@ -44,6 +45,8 @@ def main() -> int:
     _allow_many_files()
     if options.baseline:
         return _compare_with_baseline(options)
+    if options.access_control:
+        return _compare_access_control(options)
     results = _results(options, "compare.json")
     if options.resume:
         results.resume(other_code=options.other_code)
@@ -97,8 +100,18 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--limit", type=float, default=baseline.DEFAULT_LIMIT, metavar="PERCENT",
         help="with --baseline: how much worse a cell may be (default: %(default)g)",
     )  # fmt: skip
+    parser.add_argument(
+        "--access-control", action="store_true",
+        help="with access control on, and signed loads; exit with 1 if a goal is missed",
+    )  # fmt: skip
     parser.set_defaults(**report.DEFAULTS)
     options = parser.parse_args(arguments)
+    if options.access_control:
+        for name in ("resume", "other_code", "summary", "plot", "context", "baseline"):
+            if getattr(options, name):
+                parser.error(f"--access-control does not go with --{name.replace('_', '-')}")
+        if unfit := set(options.cells) - set(access.CELLS):
+            parser.error(f"{', '.join(unfit)}: --access-control has {', '.join(access.CELLS)}")
     if options.baseline:
         _check_baseline_options(parser, options)
     return options
@@ -154,6 +167,14 @@ def _compare_with_baseline(options: argparse.Namespace) -> int:
     return 1 if any(each.problem for each in comparisons) else 0
 
 
+def _compare_access_control(options: argparse.Namespace) -> int:
+    results = _results(options, "access.json")
+    results.start_over()
+    _measure(access.select(options.cells), results, options)
+    publish(access.report(results), access.COMMAND, options.into)
+    return 0 if access.is_met(results) else 1
+
+
 def _measure(
     cells: Sequence[Cell],
     results: Results,
@@ -175,9 +196,12 @@ def _measure_stage(
     options: argparse.Namespace,
     checkouts: Mapping[str, Checkout] | None = None,
 ) -> None:
-    generator = compile_generator("brokerload")
+    is_signed = options.access_control
+    generator = compile_generator("brokerload", SIGNED if is_signed else PLAIN)
     used_before = _disk_used()
-    with Stage(generator, results, options.millions, STAGES[name], checkouts or {}) as stage:
+    with Stage(
+        generator, results, options.millions, STAGES[name], checkouts or {}, is_signed
+    ) as stage:
         for cell in cells:
             begin = time.monotonic()
             try:

@@ -55,6 +55,13 @@ def goals(results: Results) -> Iterator[Goal]:
         yield from (_with_failures(results, goal) for goal in part(results))
 
 
+def cost_goal(results: Results, cell: str, limit: float, what: str) -> Goal:
+    """That a message costs less CPU time than at RocketMQ's broker."""
+    found = _ratio(results, cell, _per_cpu_second)
+    goal = Goal(f"messages per server-CPU-second, {what}", limit, found, cell=cell)
+    return _with_failures(results, goal)
+
+
 def _with_failures(results: Results, goal: Goal) -> Goal:
     """Add the share of failed requests in the median round of both brokers."""
     rounds = results.rounds(goal.cell)

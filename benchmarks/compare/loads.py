@@ -103,6 +103,8 @@ class Generated:
         options = [f"{name}={value}" for name, value in self.options.items()]
         if self.topics:
             options.append(f"topics={self.topics}")
+        if broker.credentials:
+            options += (f"{name}={text}" for name, text in broker.credentials._asdict().items())
         return run_generator(
             stage.generator, self.kind, "127.0.0.1", ",".join(map(str, broker.ports)),
             self.connections, self.window, seconds, self.topic, self.queues, self.size,

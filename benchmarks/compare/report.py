@@ -1,6 +1,6 @@
 """The report: goals, tables and the plot."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from benchmarks.brokers import APACHE, BOLIDE, HEAP_GIB
 from benchmarks.compare import code, figures, plot
 from benchmarks.compare.cells import BY_NAME, CELLS, FOOTPRINT, GROWTH_STEPS, Cell
 from benchmarks.compare.figures import Metric
-from benchmarks.compare.goals import goals
+from benchmarks.compare.goals import Goal, goals
 from benchmarks.compare.loads import COLD
 from benchmarks.compare.results import Results
 from benchmarks.compare.rounds import Round
@@ -133,9 +133,14 @@ def _facts(facts: Mapping[str, float]) -> Iterator[str]:
 
 
 def _goals(results: Results) -> Iterator[str]:
-    yield from ("", "### Goals", "", "| figure, relative to RocketMQ 5.x | goal | measured | |")
+    yield from ("", "### Goals", "", *goal_rows(goals(results)))
+
+
+def goal_rows(found: Iterable[Goal]) -> Iterator[str]:
+    """A table of goals."""
+    yield "| figure, relative to RocketMQ 5.x | goal | measured | |"
     yield "| --- | --- | --- | --- |"
-    for goal in goals(results):
+    for goal in found:
         verdict = ", ".join(filter(None, (goal.verdict, goal.detail)))
         yield f"| {goal.what} | {goal.target} | {goal.result} | {verdict} |"
 
@@ -146,14 +151,14 @@ def _groups(results: Results) -> Iterator[str]:
         key=lambda cell: _order(cell.group),
     )
     for group, members in groupby(cells, key=lambda cell: cell.group):
-        yield from ("", f"### {group}", "", *_table(results, list(members)))
+        yield from ("", f"### {group}", "", *table(results, list(members)))
 
 
 def _order(group: str) -> int:
     return list(dict.fromkeys(cell.group for cell in CELLS)).index(group)
 
 
-def _table(results: Results, cells: Sequence[Cell]) -> Iterator[str]:
+def table(results: Results, cells: Sequence[Cell]) -> Iterator[str]:
     titles = [*(title for title, *_ in _COLUMNS), "failed, of all rounds"]
     titles[3:3] = ["of RocketMQ 5.x's"]
     yield "| load | broker | " + " | ".join(titles) + " |"

@@ -30,6 +30,8 @@ class Stage:
     flush: str = ASYNC_FLUSH
     checkouts: Mapping[str, Checkout] = field(default_factory=dict)
     """Where brokers come from, by name; others come from the current checkout."""
+    access_control: bool = False
+    """Whether the brokers have access control, and the loads are signed."""
     running: dict[str, Running] = field(default_factory=dict)
     _warm: set[int] = field(default_factory=set)
     _lasting: ExitStack = field(default_factory=ExitStack)
@@ -53,7 +55,12 @@ class Stage:
                 if name not in self.running or not is_alive(self.running[name].pid):
                     stack = self._lasting if name in lasting else brief
                     self.running[name] = stack.enter_context(
-                        started(name, self.flush, self.checkouts.get(name))
+                        started(
+                            name,
+                            self.flush,
+                            self.checkouts.get(name),
+                            access_control=self.access_control,
+                        )
                     )
             try:
                 yield [self.running[name] for name in names]
@@ -103,8 +110,15 @@ def create_topic(broker: Running, topic: str, queues: int, count: int = 0) -> No
     asyncio.run(_create_topics(broker, names, queues))
 
 
+def _admin(broker: Running) -> AdminClient:
+    access_key, secret_key = broker.admin_credentials or (None, None)
+    return AdminClient(
+        broker.name_server, timeout=_ADMIN_TIMEOUT, access_key=access_key, secret_key=secret_key
+    )
+
+
 async def _create_topics(broker: Running, names: Sequence[str], queues: int) -> None:
-    async with AdminClient(broker.name_server, timeout=_ADMIN_TIMEOUT) as admin:
+    async with _admin(broker) as admin:
         for address in broker.addresses:
             for name in names:
                 config = TopicConfig(
@@ -119,7 +133,7 @@ def count_stored(broker: Running, topic: str) -> int:
 
 
 async def _count_stored(broker: Running, topic: str) -> int:
-    async with AdminClient(broker.name_server, timeout=_ADMIN_TIMEOUT) as admin:
+    async with _admin(broker) as admin:
         tables = [await admin.topics.stats_at(each, topic) for each in broker.addresses]
     return sum(
         queue.max_offset - queue.min_offset

@@ -4,6 +4,9 @@ A setting is a field made by `option`: type, default, bounds and one sentence. I
 field's name in camel case unless `key` is given. There are three kinds of keys: honoured (a field),
 known to RocketMQ but without effect here (`Ignored`, with a warning), and unknown (a warning with
 the nearest known key, or an error if strict). Later sources win: file, environment, command line.
+
+Some settings are fixed: no request to the running server changes them, whoever sends it. Paths and
+secrets always are; others declare it where they are declared.
 """
 
 import dataclasses
@@ -11,6 +14,7 @@ import difflib
 import logging
 import os
 import re
+import stat
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -19,8 +23,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from bolide import properties
+from bolide import properties, snapshot
 from bolide.errors import ConfigError
+from bolide.private_files import FILE_MODE, SECRET_MODE
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +50,7 @@ class Option:
     ours: bool
     live: bool
     secret: bool
+    fixed: bool
     aliases: tuple[str, ...] = ()
     separator: str = ";"
     item: type = str
@@ -58,7 +64,8 @@ class Option:
         try:
             value = self._convert(text.strip())
         except ValueError as exc:
-            raise ConfigError(f"{self.key}={text!r}: {exc}") from exc
+            shown = "(secret)" if self.secret else repr(text)
+            raise ConfigError(f"{self.key}={shown}: {exc}") from exc
         if isinstance(value, int) and not isinstance(value, bool):
             self._check_bounds(value)
             return value / self.scale if self.scale > 1 else value
@@ -76,9 +83,7 @@ class Option:
 
     def _convert(self, text: str) -> object:
         if self.kind is bool:
-            if text.lower() not in _TRUE_FALSE:
-                raise ValueError("must be true or false")
-            return _TRUE_FALSE[text.lower()]
+            return self._truth(text)
         if self.kind is int or self.scale > 1:
             if not _WHOLE_NUMBER.fullmatch(text):
                 raise ValueError("must be a whole number" + self._bounds())
@@ -90,6 +95,13 @@ class Option:
         if self.kind is Path:
             return self._path(text)
         return text if text or self.default is not None else None
+
+    def _truth(self, text: str) -> bool | None:
+        if not text and self.default is None:
+            return None
+        if text.lower() not in _TRUE_FALSE:
+            raise ValueError("must be true or false")
+        return _TRUE_FALSE[text.lower()]
 
     def _items(self, text: str) -> tuple[object, ...] | None:
         words = [word.strip() for word in text.split(self.separator)]
@@ -107,7 +119,8 @@ class Option:
     def _check_bounds(self, value: int) -> None:
         low, high = self.low, self.high
         if (low is not None and value < low) or (high is not None and value > high):
-            raise ConfigError(f"{self.key}={value}: must be a whole number{self._bounds()}")
+            shown = "(secret)" if self.secret else value
+            raise ConfigError(f"{self.key}={shown}: must be a whole number{self._bounds()}")
 
     def _bounds(self) -> str:
         if self.low is not None and self.high is not None:
@@ -117,10 +130,17 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A key of RocketMQ without effect here: its default in RocketMQ, and why."""
+    """A key of RocketMQ without effect here: its default in RocketMQ, and why.
+
+    A fixed one is a path, an address or a class in RocketMQ. It is refused over the wire, so that
+    no request can put it into a file that a broker of RocketMQ reads later. The value of a secret
+    one is never shown.
+    """
 
     default: str
     reason: str
+    fixed: bool = False
+    secret: bool = False
 
 
 def option(  # noqa: PLR0913  a declaration reads best as one call
@@ -133,6 +153,7 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
     ours: bool = False,
     live: bool = False,
     secret: bool = False,
+    fixed: bool = False,
     aliases: tuple[str, ...] = (),
     separator: str = ";",
 ) -> Any:
@@ -147,18 +168,19 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
         ours: RocketMQ has no such key.
         live: a change at run time takes effect at once.
         secret: the value is never shown.
+        fixed: no request changes it; paths and secrets are fixed anyway.
         aliases: older spellings of the key, accepted wherever the key is.
         separator: separates the items of a list.
     """
     low, high = bounds or (None, None)
     metadata = {
         "doc": doc, "key": key, "low": low, "high": high, "scale": scale,
-        "ours": ours, "live": live, "secret": secret,
+        "ours": ours, "live": live, "secret": secret, "fixed": fixed,
         "aliases": aliases, "separator": separator,
     }  # fmt: skip
     if callable(default):
-        return dataclasses.field(default_factory=default, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+        return dataclasses.field(default_factory=default, metadata=metadata, repr=not secret)
+    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
 def options_of(kind: type[Any]) -> dict[str, Option]:
@@ -170,10 +192,32 @@ def options_of(kind: type[Any]) -> dict[str, Option]:
         key = meta.pop("key") or _camel(item.name)
         default = item.default_factory() if callable(item.default_factory) else item.default
         kind_of_field, kind_of_item = _plain(hints[item.name])
+        meta["fixed"] |= meta["secret"] or Path in (kind_of_field, kind_of_item)
         found[key] = Option(
             key=key, field=item.name, kind=kind_of_field, item=kind_of_item, default=default, **meta
         )
     return found
+
+
+def fixed_keys(kind: type[Any], ignored: Mapping[str, Ignored] | None = None) -> set[str]:
+    """Keys that no request may change, including old spellings and keys without effect."""
+    fixed = [found for found in options_of(kind).values() if found.fixed]
+    keys = {spelling for found in fixed for spelling in (found.key, *found.aliases)}
+    return keys | {key for key, item in (ignored or {}).items() if item.fixed or item.secret}
+
+
+def secret_keys(kind: type[Any], ignored: Mapping[str, Ignored] | None = None) -> set[str]:
+    """Keys whose values are never shown."""
+    secrets = {key for key, found in options_of(kind).items() if found.secret}
+    return secrets | {key for key, item in (ignored or {}).items() if item.secret}
+
+
+def ignored_texts(ignored: Mapping[str, Ignored], given: Mapping[str, str]) -> dict[str, str]:
+    """Keys without effect as they are shown: with the values given, except those of secrets."""
+    return {
+        key: item.default if item.secret else given.get(key, item.default)
+        for key, item in ignored.items()
+    }
 
 
 def load(
@@ -213,22 +257,47 @@ def to_texts(config: Any) -> dict[str, str]:
     }
 
 
-def read_file(path: Path) -> dict[str, str]:
+def read_file(path: Path, secrets: Collection[str] = ()) -> dict[str, str]:
     """Read the keys and texts of a RocketMQ `key=value` file.
+
+    Args:
+        secrets: keys that every user of the machine must not read; logs a warning if they can.
 
     Raises:
         ConfigError: the file cannot be read.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read()
     except OSError as exc:
         raise ConfigError(f"cannot read the configuration file {path}: {exc}") from exc
+    texts = _parsed(data, path)
+    if mode & stat.S_IROTH and any(texts.get(key, "").strip() for key in secrets):
+        log.warning("%s holds secrets and every user can read it: chmod 600 %s", path, path)
+    return texts
+
+
+def _parsed(data: bytes, path: Path) -> dict[str, str]:
     try:
         return properties.parse(data.decode())
     except UnicodeDecodeError as exc:
         # A comment in another encoding is common and harmless; a wrong value would be noticed.
         log.warning("%s is not valid UTF-8 (%s); replacing the invalid bytes", path, exc)
         return properties.parse(data.decode(errors="replace"))
+
+
+def change_file(path: Path, changes: Mapping[str, str], secrets: Collection[str]) -> None:
+    """Write changed settings to a file; its other lines stay byte for byte. Blocks.
+
+    Args:
+        secrets: keys whose presence makes the file readable by its owner only.
+    """
+    # Line ends and foreign encodings survive too.
+    before = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
+    text = properties.edit(before, changes)
+    mode = FILE_MODE if properties.parse(text).keys().isdisjoint(secrets) else SECRET_MODE
+    snapshot.replace(path, text.encode(errors="surrogateescape"), mode=mode)
 
 
 def from_environment(
@@ -239,8 +308,13 @@ def from_environment(
     return {
         key: environment[name]
         for key, found in options_of(kind).items()
-        if (name := f"{prefix}_{found.field}".upper()) in environment
+        if (name := variable(prefix, found)) in environment
     }
+
+
+def variable(prefix: str, found: Option) -> str:
+    """The environment variable of a setting."""
+    return f"{prefix}_{found.field}".upper()
 
 
 class ConfigCell(Generic[C]):

@@ -17,18 +17,28 @@ A thread of its own writes the records, so that a slow disk or terminal does not
 import atexit
 import contextlib
 import logging
+import os
 import queue
 import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
 from enum import StrEnum
+from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 import msgspec
 
 from bolide.errors import ConfigError
+from bolide.private_files import FILE_MODE, make_directory
+
+_ESCAPED = {
+    code: chr(code).encode("unicode_escape").decode()
+    for code in (*(set(range(32)) - {ord("\t")}), *range(127, 160), 0x2028, 0x2029)
+}
+"""Control characters and line ends of Unicode."""
 
 
 class LogFormat(StrEnum):
@@ -242,9 +252,14 @@ def _handlers(config: LogConfig, console: IO[str]) -> list[logging.Handler]:
 def _file_handler(config: LogConfig, file: Path) -> logging.Handler:
     from logging.handlers import RotatingFileHandler  # noqa: PLC0415  rarely needed
 
+    class PrivateFileHandler(RotatingFileHandler):
+        def _open(self) -> TextIOWrapper:
+            opener = partial(os.open, mode=FILE_MODE)
+            return open(self.baseFilename, "a", encoding="utf-8", opener=opener)
+
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return RotatingFileHandler(
+        make_directory(file.parent)
+        return PrivateFileHandler(
             file, maxBytes=config.max_size, backupCount=config.count, encoding="utf-8"
         )
     except OSError as exc:
@@ -266,8 +281,9 @@ class _TextFormatter(logging.Formatter):
         return super().formatTime(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        # Text from a peer may contain line ends, which must not start new log lines.
-        line = super().formatMessage(record).replace("\r", "\\r").replace("\n", "\\n")
+        # Text from a peer may contain line ends, which must not start new log lines, and control
+        # sequences of a terminal.
+        line = super().formatMessage(record).translate(_ESCAPED)
         return f"[{self.label}] {line}" if self.label else line
 
     def format(self, record: logging.LogRecord) -> str:

@@ -12,7 +12,13 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _KEY = re.compile(r"(?:[^\\=: \t\f]|\\.)*")
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_WRITTEN = {ord(sign): f"\\{letter}" for letter, sign in _CONTROL.items()} | {ord("\\"): "\\\\"}
+_OTHER_LINE_ENDS = "\x85\u2028\u2029"
+_WRITTEN = (
+    {code: f"\\u{code:04x}" for code in (*range(32), 127, *map(ord, _OTHER_LINE_ENDS))}
+    | {ord(sign): f"\\{letter}" for letter, sign in _CONTROL.items()}
+    | {ord("\\"): "\\\\"}
+)
+"""Whatever ends a line somewhere is escaped, so that a value cannot begin another line."""
 _WRITTEN_IN_KEY = _WRITTEN | {ord(sign): f"\\{sign}" for sign in "=: #!"}
 _SPACES = " \t\f"
 _BOM = "\ufeff"
@@ -25,8 +31,8 @@ def parse(text: str) -> dict[str, str]:
 
 
 def render(values: Mapping[str, object]) -> str:
-    """Format `key=value` lines sorted by key, in the plain form that RocketMQ exchanges."""
-    return "".join(f"{key}={values[key]}\n" for key in sorted(values))
+    """Format `key=value` lines sorted by key, as RocketMQ exchanges them."""
+    return "".join(_line(key, str(values[key])) + "\n" for key in sorted(values))
 
 
 def edit(text: str, changes: Mapping[str, str]) -> str:

@@ -3,19 +3,33 @@
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from bolide.private_files import FILE_MODE, create_file, make_directory
 
-def replace(path: Path, data: bytes, step: Callable[[str], object] = lambda _: None) -> None:
+
+def replace(
+    path: Path,
+    data: bytes,
+    step: Callable[[str], object] = lambda _: None,
+    *,
+    mode: int = FILE_MODE,
+) -> None:
     """Write `data` to a temporary file, sync it, keep the old file as `.bak`, rename. Blocks.
 
-    `step` is called with the name of each crash point, for tests.
+    Args:
+        step: called with the name of each crash point, for tests.
+        mode: of the file and its backup, unless that of the old file was tighter.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     aside = path.with_name(path.name + ".tmp")
+    aside.unlink(missing_ok=True)  # left by a crash; its mode may be another one
+    if path.exists():
+        mode &= stat.S_IMODE(path.stat().st_mode) | stat.S_IRUSR | stat.S_IWUSR
     try:
-        with aside.open("wb") as file:
+        with create_file(aside, mode) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -31,6 +45,7 @@ def replace(path: Path, data: bytes, step: Callable[[str], object] = lambda _: N
             backup.hardlink_to(path)
         except OSError:  # a file system without links
             shutil.copyfile(path, backup)
+        backup.chmod(mode & stat.S_IMODE(backup.stat().st_mode))
     step("replace-backup")
     aside.replace(path)
     step("replace-renamed")

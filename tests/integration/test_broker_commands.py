@@ -63,6 +63,20 @@ def printed(*words: str, **environment: str) -> dict[str, str]:
     return dict(pairs)
 
 
+@pytest.mark.parametrize(
+    ("command", "option"), [("mqbroker", "-p"), ("mqbroker", "-m"), ("mqnamesrv", "-p")]
+)
+def test_no_secret_is_printed(home: Path, command: str, option: str) -> None:
+    (home / "server.conf").write_text(
+        "tls.server.keyPassword=hush\ntls.client.keyPassword=hush\nsocksProxyConfig=hush\n"
+        'initAuthenticationUser={"username":"boss","password":"hush"}\n'
+        'innerClientAuthenticationCredentials={"accessKey":"a","secretKey":"hush"}\n'
+    )
+    done = run(command, option, "-c", "server.conf", BOLIDE_BROKER_TLS_KEY_PASSWORD="hush")
+    assert done.returncode == 0
+    assert "hush" not in done.stdout + done.stderr
+
+
 @pytest.fixture
 def showing_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each Python that is started prints the modules that it loads."""

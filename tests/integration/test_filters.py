@@ -34,6 +34,7 @@ from bolide.protocol.refusals import (
     SubscriptionMalformed,
 )
 from tests.interop.processes import is_alive
+from tests.support.access import EverybodyIsAdmin
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.cluster_process import cluster_process
 from tests.support.own_cluster import QUICK_DELAYS, OwnCluster, create_topic, own_cluster
@@ -240,7 +241,10 @@ async def test_retries_are_filtered_if_the_broker_is_told_so(
 
 @on_loop
 async def test_a_function_of_an_administrator_chooses_messages(tmp_path: Path) -> None:
-    async with scene(tmp_path, filter_server_nums=2) as a, admin(a) as chief:
+    async with (
+        scene(tmp_path, filter_server_nums=2, access=EverybodyIsAdmin()) as a,
+        admin(a) as chief,
+    ):
         await chief.filters.update(a.broker, "big-orders", BIG)
         async with a.consumer() as consumer:
             await consumer.subscribe("T", a.take, filter="big-orders")
@@ -265,7 +269,7 @@ async def test_a_function_of_an_administrator_chooses_messages(tmp_path: Path) -
 @on_loop
 async def test_what_a_function_does_not_accept_is_passed_over(tmp_path: Path) -> None:
     async with (
-        scene(tmp_path, filter_server_nums=1) as a,
+        scene(tmp_path, filter_server_nums=1, access=EverybodyIsAdmin()) as a,
         admin(a) as chief,
         PullConsumer("pullers", name_server=a.cluster.address, suspend=0.5) as puller,
     ):
@@ -292,8 +296,9 @@ async def test_a_function_that_hangs_or_dies_loses_no_message(tmp_path: Path) ->
     dies = "import os\ndef accept(message):\n    os._exit(3)"
     hungry = "def accept(message):\n    return bytes(1 << 40)"
     settings = {"filter_server_nums": 1, "filter_function_timeout": 0.3}
+    access = EverybodyIsAdmin()
     async with (
-        scene(tmp_path, **settings) as a,
+        scene(tmp_path, access=access, **settings) as a,
         admin(a) as chief,
         PullConsumer("pullers", name_server=a.cluster.address) as puller,
     ):
@@ -313,7 +318,7 @@ async def test_a_function_that_hangs_or_dies_loses_no_message(tmp_path: Path) ->
 @on_loop
 async def test_a_broker_ends_at_once_though_a_pull_waits_for_a_function(tmp_path: Path) -> None:
     async with (
-        scene(tmp_path, filter_server_nums=1) as a,
+        scene(tmp_path, filter_server_nums=1, access=EverybodyIsAdmin()) as a,
         admin(a) as chief,
         PullConsumer("pullers", name_server=a.cluster.address, suspend=25) as puller,
     ):
@@ -334,7 +339,7 @@ async def test_a_queue_whose_messages_kill_processes_is_tried_more_and_more_seld
 ) -> None:
     dies = "import os\ndef accept(message):\n    return os._exit(3) if message.queue_id else True"
     async with (
-        scene(tmp_path, filter_server_nums=1) as a,
+        scene(tmp_path, filter_server_nums=1, access=EverybodyIsAdmin()) as a,
         admin(a) as chief,
         PullConsumer("pullers", name_server=a.cluster.address) as puller,
     ):
@@ -354,33 +359,59 @@ async def test_a_queue_whose_messages_kill_processes_is_tried_more_and_more_seld
         assert [message.body for message in mended.messages] == [b"one"]
 
 
-def test_commands_register_functions_whose_processes_end_with_the_broker(tmp_path: Path) -> None:
+@on_loop
+async def test_commands_register_and_delete_functions(tmp_path: Path) -> None:
     source = tmp_path / "all.py"
     source.write_text("def accept(message): return True")
-    with cluster_process(tmp_path / "cluster", filterServerNums=1) as cluster:
-        broker = cluster.brokers["broker-a"]
-        place = ("-b", f"127.0.0.1:{broker.port}", "-n", cluster.address)
+    async with scene(tmp_path, filter_server_nums=1, access=EverybodyIsAdmin()) as a:
+        place = ("-b", a.broker, "-n", a.cluster.address)
 
-        def ask(*words: str, code: int = 0) -> str:
-            done = CliRunner().invoke(app, ["admin", *words, *place])
+        async def ask(*words: str, code: int = 0) -> str:
+            done = await asyncio.to_thread(CliRunner().invoke, app, ["admin", *words, *place])
             assert done.exit_code == code, done.output
             return done.output
 
         update = ("updateFilter", "-f", "all", "-s", str(source))
-        assert "update filter [all] of broker" in ask(*update)
-        assert "all" in ask("listFilters")
-        assert '"name":"all"' in ask("listFilters", "--json")
+        assert "update filter [all] of broker" in await ask(*update)
+        assert "all" in await ask("listFilters")
+        assert '"name":"all"' in await ask("listFilters", "--json")
         source.write_text("def accept(message) return True")
-        assert "is not registered: SyntaxError" in ask(*update, code=1)
+        assert "is not registered: SyntaxError" in await ask(*update, code=1)
+        assert "delete filter [all]" in await ask("deleteFilter", "-f", "all")
+        assert "there is no filter function 'all'" in await ask("deleteFilter", "-f", "all", code=1)
+
+
+@on_loop
+async def test_nobody_registers_functions_without_access_control(tmp_path: Path) -> None:
+    async with scene(tmp_path, filter_server_nums=1) as a, admin(a) as chief:
+        with pytest.raises(NoPermission, match=r"not registered.*need access control"):
+            await chief.filters.update(a.broker, "f", BIG)
+        with pytest.raises(NoPermission, match=r"not deleted.*need access control"):
+            await chief.filters.delete(a.broker, "f")
+
+
+def test_the_processes_of_functions_end_with_the_broker(tmp_path: Path) -> None:
+    table = tmp_path / "cluster" / "broker-a" / "store" / "config" / "filterFunctions.json"
+    table.parent.mkdir(parents=True)
+    function = {"name": "all", "source": "def accept(message): return True", "version": 1}
+    table.write_text(json.dumps({"functions": {"all": function}}))
+    with cluster_process(tmp_path / "cluster", filterServerNums=1) as cluster:
+        cluster.create_topic("T", 1)
+        cluster.send([Message("T", b"one")])
+        broker = cluster.brokers["broker-a"]
+        assert asyncio.run(_pull_all(cluster.address)) == [b"one"]
         [worker] = _children(broker.process.pid)
         cluster.kill_broker()
         deadline = time.monotonic() + PATIENCE
         while is_alive(worker):
             assert time.monotonic() < deadline, "it goes on without its broker"
             time.sleep(0.02)
-        broker = cluster.start_broker()
-        assert "delete filter [all]" in ask("deleteFilter", "-f", "all")
-        assert "there is no filter function 'all'" in ask("deleteFilter", "-f", "all", code=1)
+
+
+async def _pull_all(address: str) -> list[bytes]:
+    async with PullConsumer("pullers", name_server=address) as puller:
+        found = await puller.pull(QUEUE, FilterFunction("all"), 0)
+        return [message.body for message in found.messages]
 
 
 def _children(pid: int) -> list[int]:
@@ -389,7 +420,10 @@ def _children(pid: int) -> list[int]:
 
 @on_loop
 async def test_bad_functions_are_refused_and_all_of_them_if_they_are_off(tmp_path: Path) -> None:
-    async with scene(tmp_path, filter_server_nums=1) as a, admin(a) as chief:
+    async with (
+        scene(tmp_path, filter_server_nums=1, access=EverybodyIsAdmin()) as a,
+        admin(a) as chief,
+    ):
         bad = {
             "def accept(message) return True": "SyntaxError",
             "print('hello')": "defines no function accept",
@@ -411,7 +445,7 @@ async def test_bad_functions_are_refused_and_all_of_them_if_they_are_off(tmp_pat
             with pytest.raises(SubscriptionMalformed, match="no filter function 'f'"):
                 await consumer.subscribe("T", a.take, filter="f")
     (tmp_path / "off").mkdir()
-    async with scene(tmp_path / "off") as a, admin(a) as chief:
+    async with scene(tmp_path / "off", access=EverybodyIsAdmin()) as a, admin(a) as chief:
         with pytest.raises(NoPermission, match="filterServerNums"):
             await chief.filters.update(a.broker, "f", BIG)
         async with a.consumer() as consumer:

@@ -52,6 +52,11 @@ def encrypted(**tls: object) -> RemotingClient:
     return RemotingClient(ClientConfig(tls=ClientTls(**tls)))  # type: ignore[arg-type]
 
 
+def trusting(**tls: object) -> RemotingClient:
+    """A client that accepts any server."""
+    return encrypted(verify=False, **tls)
+
+
 async def ask(client: RemotingClient, address: str) -> bytes:
     return (await client.call(address, ECHO, body=b"hello")).body
 
@@ -85,7 +90,7 @@ async def test_permissive_serves_both_kinds_of_client_on_one_port(pair: Pair) ->
 
 @on_loop
 async def test_large_frames_and_calls_back_go_through_tls(pair: Pair) -> None:
-    config = ClientConfig(tls=ClientTls(), call_timeout=PATIENCE)
+    config = ClientConfig(tls=ClientTls(verify=False), call_timeout=PATIENCE)
     async with (
         serving(Echo(), pair) as server,
         RemotingClient(config, dispatcher=Dispatcher(Echo())) as client,
@@ -103,7 +108,7 @@ async def test_enforcing_refuses_plain_clients(pair: Pair) -> None:
     async with (
         serving(Echo(), pair, mode=TlsMode.ENFORCING) as server,
         RemotingClient() as plain,
-        encrypted() as secret,
+        trusting() as secret,
     ):
         with pytest.raises(RemotingError):
             await ask(plain, server.address)
@@ -115,7 +120,7 @@ async def test_disabled_refuses_tls_clients(pair: Pair) -> None:
     async with (
         serving(Echo(), pair, mode=TlsMode.DISABLED) as server,
         RemotingClient() as plain,
-        encrypted() as secret,
+        trusting() as secret,
     ):
         with pytest.raises(RemotingError):
             await ask(secret, server.address)
@@ -127,7 +132,7 @@ async def test_without_a_certificate_only_plain_text_is_served() -> None:
     async with (
         serving(Echo(), None) as server,
         RemotingClient() as plain,
-        encrypted() as secret,
+        trusting() as secret,
     ):
         with pytest.raises(RemotingError):
             await ask(secret, server.address)
@@ -141,11 +146,11 @@ async def test_a_client_refuses_a_server_it_does_not_trust(
     async with (
         serving(Echo(), pair) as server,
         encrypted(trust=pairs["other"].certificate) as suspicious,
-        encrypted() as trusting,
+        trusting() as credulous,
     ):
         with pytest.raises(RemotingError, match="certificate"):
             await ask(suspicious, server.address)
-        assert await ask(trusting, server.address) == b"hello"
+        assert await ask(credulous, server.address) == b"hello"
 
 
 @on_loop
@@ -155,9 +160,9 @@ async def test_required_client_certificates_are_looked_at(
     known, unknown = pairs["client"], pairs["other"]
     async with (
         serving(Echo(), pair, client_auth=ClientAuth.REQUIRE, trust=known.certificate) as server,
-        encrypted(certificate=known.certificate, key=known.key) as friend,
-        encrypted(certificate=unknown.certificate, key=unknown.key) as stranger,
-        encrypted() as nobody,
+        trusting(certificate=known.certificate, key=known.key) as friend,
+        trusting(certificate=unknown.certificate, key=unknown.key) as stranger,
+        trusting() as nobody,
     ):
         assert await ask(friend, server.address) == b"hello"
         for refused in (stranger, nobody):
@@ -173,9 +178,9 @@ async def test_optional_client_certificates_may_be_left_out_but_not_false(
     known, unknown = pairs["client"], pairs["other"]
     async with (
         serving(Echo(), pair, client_auth=ClientAuth.OPTIONAL, trust=known.certificate) as server,
-        encrypted(certificate=known.certificate, key=known.key) as friend,
-        encrypted(certificate=unknown.certificate, key=unknown.key) as stranger,
-        encrypted() as nobody,
+        trusting(certificate=known.certificate, key=known.key) as friend,
+        trusting(certificate=unknown.certificate, key=unknown.key) as stranger,
+        trusting() as nobody,
     ):
         assert await ask(friend, server.address) == b"hello"
         assert await ask(nobody, server.address) == b"hello"
@@ -189,7 +194,7 @@ async def test_a_swapped_certificate_is_shown_without_a_restart(
 ) -> None:
     monkeypatch.setattr(server_module, "_CERTIFICATE_CHECK", 0.02)
     old, new = pairs["server"], pairs["other"]
-    async with serving(Echo(), pair) as server, encrypted() as client:
+    async with serving(Echo(), pair) as server, trusting() as client:
         assert await serial_seen(server.address, old, new) == old.serial
         assert await ask(client, server.address) == b"hello"
         pair.replace(new)
@@ -233,7 +238,7 @@ async def test_a_client_that_stops_in_its_handshake_keeps_nobody_from_being_serv
         serving(Echo(), pair) as server,
         await RawPeer.connect(server.address) as stuck,
         await RawPeer.connect(server.address) as silent,
-        encrypted() as client,
+        trusting() as client,
     ):
         await stuck.send(CLIENT_HELLO)
         assert await ask(client, server.address) == b"hello"
@@ -247,7 +252,7 @@ async def test_a_handshake_of_garbage_ends_only_its_own_connection(pair: Pair) -
     async with (
         serving(Echo(), pair) as server,
         await RawPeer.connect(server.address) as rude,
-        encrypted() as client,
+        trusting() as client,
     ):
         await rude.send(b"\x16" + bytes(range(200)))
         await rude.rest()
@@ -266,7 +271,7 @@ async def test_a_plain_client_that_sends_byte_by_byte_is_served(pair: Pair) -> N
 @on_loop
 async def test_a_server_drains_tls_connections_and_leaves_promptly(pair: Pair) -> None:
     echo = Echo()
-    async with encrypted() as client:
+    async with trusting() as client:
         async with asyncio.timeout(PATIENCE):
             async with serving(echo, pair) as server:
                 call = asyncio.create_task(client.call(server.address, WAIT, body=b"in time"))
@@ -290,9 +295,9 @@ async def test_a_tls_client_that_does_not_read_is_not_read_from(pair: Pair) -> N
     config = ServerConfig(
         host="127.0.0.1", tls=tls, write_high_water=65536, send_buffer=65536, receive_buffer=65536
     )
-    async with echo.server(config) as server, encrypted() as client:
+    async with echo.server(config) as server, trusting() as client:
         host, port = split_address(server.address)
-        _, writer = await asyncio.open_connection(host, port, ssl=ClientTls().context())
+        _, writer = await asyncio.open_connection(host, port, ssl=ClientTls(verify=False).context())
         flood = asyncio.create_task(_send_on(writer, request_bytes(ECHO, body=bytes(100_000))))
         await until(lambda: server.connections)
         (flooded,) = server.connections
@@ -312,3 +317,23 @@ async def _send_on(writer: asyncio.StreamWriter, request: bytes) -> None:
     while True:
         writer.write(request)
         await writer.drain()
+
+
+@on_loop
+async def test_cve_2011_1473_a_client_cannot_have_keys_negotiated_again(pair: Pair) -> None:
+    async with serving(Echo(), pair) as server:
+        client = await asyncio.create_subprocess_exec(
+            "openssl", "s_client", "-tls1_2", "-connect", server.address,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        assert client.stdin is not None
+        assert client.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            shown = await client.stdout.readuntil(b"Verify return code")
+            client.stdin.write(b"R\n")
+            shown += await client.stdout.read()
+        assert b"RENEGOTIATING" in shown
+        assert b"no renegotiation" in shown
+        await client.wait()

@@ -159,9 +159,12 @@ class Bench:
         release = apache.releases()[version].client
         return self._java(release, program, (*CLIENT_MEMORY, *jvm), home, arguments)
 
-    def program(self, version: str, program: str, *arguments: str | int) -> ChildProcess:
+    def program(
+        self, version: str, program: str, *arguments: str | int, jvm: Sequence[str] = ()
+    ) -> ChildProcess:
         """Starts one of these programs with the jars of the servers."""
-        return self._java(version, program, CLIENT_MEMORY, self._home(program), arguments)
+        memory = (*CLIENT_MEMORY, *jvm)
+        return self._java(version, program, memory, self._home(program), arguments)
 
     def executable(self, path: Path, *arguments: str | int) -> ChildProcess:
         """Starts a program that needs no Java; it has a home of its own as well."""

@@ -13,14 +13,22 @@ def run_commands(
     namesrv: str,
     commands: Iterable[Sequence[str]],
     timeout: float = 100,
+    jvm: Sequence[str] = (),
+    *,
+    of_servers: bool = False,
 ) -> list[str]:
-    """What each command printed, its errors included."""
+    """What each command printed, its errors included.
+
+    Args:
+        of_servers: run the mqadmin of the servers' release; 4.9 has a newer one for clients.
+    """
     words = [word for command in commands for word in (*command, WORD)]
-    process = bench.client(
+    start = bench.program if of_servers else bench.client
+    process = start(
         version,
         "Mqadmin",
         *words,
-        jvm=[f"-Drocketmq.namesrv.addr={namesrv}", f"-Dbetween={WORD}"],
+        jvm=[f"-Drocketmq.namesrv.addr={namesrv}", f"-Dbetween={WORD}", *jvm],
     )
     printed = "\n".join(process.wait(timeout)).split(f"\n{WORD}")
     return [text.strip("\n") for text in printed[:-1]]

@@ -5,10 +5,11 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
+from bolide.auth.provider_classes import USUAL_CLASSES
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, keys_of, load_settings
-from bolide.cli.name_server import WITHOUT_EFFECT
 from bolide.config import Ignored
 from bolide.errors import ConfigError
+from bolide.namesrv.config import ALL_IGNORED as IGNORED_BY_NAME_SERVER
 from bolide.namesrv.config import NameServerConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.remoting.settings import THREADS
@@ -116,14 +117,15 @@ def test_strict_accepts_every_key_of_a_broker_conf(names: Names) -> None:
     known = keys_of(BrokerConfig) | keys_of(StoreConfig) | ALL_IGNORED.keys()
     assert not _keys(names, IN_BROKER_CONF) - known
     ignored = _keys(names, IN_BROKER_CONF) & ALL_IGNORED.keys()
-    load_settings(dict.fromkeys(ignored, "1"), strict=True)
+    classes = {key: usual[0] for key, usual in USUAL_CLASSES.items() if key in ignored}
+    load_settings(dict.fromkeys(ignored, "1") | classes, strict=True)
     for key in ("popReviveConcurrencies", "liteEventInterval"):
         with pytest.raises(ConfigError, match=key):
             load_settings({key: "1"}, strict=True)
 
 
 def test_strict_accepts_every_key_of_a_namesrv_conf(names: Names) -> None:
-    known = keys_of(NameServerConfig) | WITHOUT_EFFECT.keys()
+    known = keys_of(NameServerConfig) | IGNORED_BY_NAME_SERVER.keys()
     assert not _keys(names, IN_NAMESRV_CONF) - known
 
 

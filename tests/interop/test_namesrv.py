@@ -43,7 +43,7 @@ class Twins:
 def twins(java_module_bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
     java = java_module_bench.namesrv("5.x", scanNotActiveBrokerInterval=5000)
     directory = tmp_path_factory.mktemp("ours")
-    with bolide_namesrv(directory, scanNotActiveBrokerInterval=5000) as ours:
+    with bolide_namesrv(directory, scanNotActiveBrokerInterval=5000, bindAddress="0.0.0.0") as ours:
         both = f"{ours.address};{java.address}"
         for version, name in BROKERS.items():
             java_module_bench.broker(version, both, brokerName=name)

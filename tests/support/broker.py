@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from bolide.auth.access import Access
+from bolide.auth.choice import choose_access
 from bolide.broker.gate import Gate, Hooks
 from bolide.broker.server import Broker
 from bolide.broker.settings.config import BrokerConfig
@@ -62,13 +64,16 @@ async def broker_in(
     directory: Path,
     *,
     hooks: Hooks | None = None,
+    access: Access | None = None,
+    gate: Gate | None = None,
     now: Callable[[], float] = time.time,
     disk: Disk | None = None,
     **settings: Any,
 ) -> AsyncIterator[Broker]:
     """A broker that serves; another one later on the same directory is a restart."""
     config, store = configs_in(directory, **settings)
-    async with Broker(config, store, gate=Gate(hooks), now=now, disk=disk) as broker:
+    gate = gate or Gate(hooks, access or choose_access(config))
+    async with Broker(config, store, gate=gate, now=now, disk=disk) as broker:
         yield broker
 
 

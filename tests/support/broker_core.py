@@ -175,7 +175,9 @@ class PreparingFastPath:
         if config.start_accept_send_request_time_stamp > 0 or not core.store.takes_raw_records:
             return
         plans = self._path.plans.of(connection).sends
-        plans.groups.update((b"producers", b"group", b"g"))
+        for group in (b"producers", b"group", b"g"):
+            plans.ends.add(group)
+            plans.ends.update(group + b"\0" + each.topic_name.encode() for each in core.topics)
         for target in (self._path.sends._flow.halves, self._path.sends._flow.ops):
             target.open_queue(0, core.store.tail(target.topic, 0))
         for topic in core.topics:

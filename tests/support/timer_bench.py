@@ -104,14 +104,16 @@ class TimerBench:
 
     # ---- messages
 
-    def send(self, due_ms: int | None = None, **properties: str) -> RecordDraft:
-        """Take a message for topic T that is to come at a time."""
+    def send(
+        self, due_ms: int | None = None, *, topic: str = "T", **properties: str
+    ) -> RecordDraft:
+        """Take a message that is to come at a time."""
         self.sent += 1
         given = {"UNIQ_KEY": f"ID{self.sent}", **properties}
         if due_ms is not None:
             given["TIMER_DELIVER_MS"] = str(due_ms)
         due = self.timetable.due(given)
-        message = draft("T", str(self.sent).encode(), queue_id=1)
+        message = draft(topic, str(self.sent).encode(), queue_id=1)
         assert due is not None
         waiting = timer_draft(message, given, due)
         self.intake.append(waiting)

@@ -36,7 +36,7 @@ class Producers:
         self.are_there = True
         self.asked: list[Half] = []
 
-    def choose(self, _: str) -> object | None:
+    def choose(self, _: Half) -> object | None:
         return self if self.are_there else None
 
     async def send_check(self, _: object, half: Half) -> None:

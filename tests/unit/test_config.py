@@ -11,11 +11,13 @@ from bolide.config import (
     ConfigCell,
     Ignored,
     Option,
+    fixed_keys,
     from_environment,
     load,
     option,
     options_of,
     read_file,
+    secret_keys,
     to_texts,
 )
 from bolide.errors import ConfigError
@@ -41,6 +43,12 @@ class Example:
     password: str | None = option(None, "A password.", secret=True)
     file_size: int = option(8, "Bytes.", bounds=(1, 100), aliases=("filSize", "fileSise"))
     paths: tuple[Path, ...] | None = option(None, "Directories.", separator=",")
+    secretary: str = option("s", "A name.", fixed=True, aliases=("oldSecretary",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithSecretNumber:
+    pin: int = option(0, "A number.", secret=True, bounds=(0, 9999))
 
 
 OPTIONS = options_of(Example)
@@ -223,6 +231,26 @@ def test_a_secret_is_never_among_the_texts() -> None:
     assert "hunter2" not in to_texts(Example(password="hunter2")).values()
 
 
+def test_a_secret_is_in_no_repr_and_in_no_error() -> None:
+    assert "hush" not in repr(Example(password="hush"))
+    found = options_of(WithSecretNumber)["pin"]
+    for text in ("hush", "987654"):
+        with pytest.raises(ConfigError) as refused:
+            found.parse(text)
+        assert text not in str(refused.value)
+        assert "pin" in str(refused.value)
+
+
+def test_paths_and_secrets_are_fixed_and_so_is_what_is_declared_so() -> None:
+    ignored = {
+        "plugIn": Ignored("", "none", fixed=True),
+        "token": Ignored("", "none", secret=True),
+        "threads": Ignored("8", "none"),
+    }
+    fixed = {"tls.certPath", "store", "password", "paths", "secretary", "oldSecretary"}
+    assert fixed_keys(Example, ignored) == fixed | {"plugIn", "token"}
+
+
 def test_a_cell_refuses_values_that_do_not_go_together() -> None:
     def check(config: Example) -> None:
         if config.is_open and config.name == "x":
@@ -273,3 +301,23 @@ def test_a_list_can_be_of_paths_with_another_separator_or_not_set() -> None:
     assert option.format((Path("/a"), Path("/b"))) == "/a,/b"
     assert option.parse(" , ") is None
     assert "paths" not in to_texts(Example())
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "warned"),
+    [
+        ("password=abc", 0o644, True),
+        ("password=abc", 0o640, False),
+        ("password=", 0o644, False),
+        ("name=abc", 0o644, False),
+    ],
+)
+def test_a_file_of_secrets_that_everybody_can_read_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, mode: int, warned: bool
+) -> None:
+    file = tmp_path / "a.conf"
+    file.write_text(text)
+    file.chmod(mode)
+    read_file(file, secret_keys(Example))
+    expected = f"{file} holds secrets and every user can read it: chmod 600 {file}"
+    assert caplog.messages == ([expected] if warned else [])

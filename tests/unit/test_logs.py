@@ -99,6 +99,13 @@ def test_text_lines_are_followed_by_the_traceback(tmp_path: Path) -> None:
     assert written(tmp_path / "log")[1:] == ["ValueError: reason"]
 
 
+def test_text_of_a_peer_starts_no_line_and_controls_no_terminal(tmp_path: Path) -> None:
+    logs.configure(LogConfig(file=tmp_path / "log"))
+    log.info("group %s", "a\r\nb\x85c\u2028d\x0be\x1b[2Jf\x00g")
+    (line,) = written(tmp_path / "log")
+    assert line.endswith(r"group a\r\nb\x85c\u2028d\x0be\x1b[2Jf\x00g")
+
+
 @pytest.mark.parametrize("form", LogFormat)
 def test_a_record_that_cannot_be_encoded_is_written_all_the_same(
     tmp_path: Path, form: LogFormat

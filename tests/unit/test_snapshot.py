@@ -103,3 +103,25 @@ def test_a_reader_never_misses_the_file_while_it_is_replaced(
     snapshot.replace(path, b"two")
     assert set(seen) == {b"one"}
     assert path.read_bytes() == b"two"
+
+
+@pytest.mark.parametrize(
+    ("old", "asked", "new"), [(0o644, 0o640, 0o640), (0o600, 0o640, 0o600), (0o666, 0o600, 0o600)]
+)
+def test_a_file_never_becomes_readable_by_more_than_before(
+    tmp_path: Path, old: int, asked: int, new: int
+) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(b"one")
+    path.chmod(old)
+    snapshot.replace(path, b"two", mode=asked)
+    files = (path, path.with_name("broker.conf.bak"))
+    assert [stat.S_IMODE(each.stat().st_mode) for each in files] == [new, new]
+
+
+def test_what_a_crash_left_does_not_decide_the_mode(tmp_path: Path) -> None:
+    left = tmp_path / "topics.json.tmp"
+    left.touch(0o666)
+    left.chmod(0o666)
+    snapshot.replace(tmp_path / "topics.json", b"one")
+    assert stat.S_IMODE((tmp_path / "topics.json").stat().st_mode) & ~0o640 == 0

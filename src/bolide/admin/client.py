@@ -2,9 +2,12 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from bolide.admin.access import Permissions, Policies, Users
+from bolide.admin.audit import Audit
 from bolide.admin.brokers import Brokers, Clusters, FilterFunctions
 from bolide.admin.clients import Clients
 from bolide.admin.consumer_lag import ConsumerLag
@@ -15,14 +18,15 @@ from bolide.admin.messages import Messages
 from bolide.admin.name_servers import NameServers
 from bolide.admin.offsets import Offsets
 from bolide.admin.parked import Parked
+from bolide.admin.plain_acl import PlainAcl
 from bolide.admin.servers import Servers
 from bolide.admin.static_topics import StaticTopics
 from bolide.admin.topics import Topics
-from bolide.client.instance.signing import Signer
 from bolide.errors import ConfigError
 from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.dispatch import RequestHook
-from bolide.remoting.tls import ClientTls
+from bolide.remoting.signing import Signer
+from bolide.remoting.tls import ClientTls, client_tls
 
 SEPARATOR = ";"
 
@@ -35,35 +39,43 @@ class AdminClient:
     `AdminError` if the cluster has no such object.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  a public constructor with keyword options
         self,
         name_server: str | Iterable[str] | None = None,
         *,
         timeout: float = 5.0,
         access_key: str | None = None,
         secret_key: str | None = None,
-        tls: ClientTls | None = None,
+        tls: ClientTls | bool | None = None,
+        trust: Path | str | None = None,
+        certificate: Path | str | None = None,
+        key: Path | str | None = None,
         hooks: Sequence[RequestHook] = (),
     ) -> None:
         """Configure the client; connections are opened on demand.
 
         Args:
             name_server: NameServers as `host:port;host:port` or an iterable, by default from
-                NAMESRV_ADDR; the next one is used if one is unreachable.
+                NAMESRV_ADDR; the next one is used if one is unreachable. What names a broker by
+                its address needs none.
             timeout: seconds per request.
             access_key: identity of the sender; with `secret_key`, requests are signed.
             secret_key: key of the signature.
-            tls: TLS settings; plain text by default.
+            tls: TLS settings, or True to check servers with the system's authorities; plain text
+                by default.
+            trust: file of the authorities that sign the certificates of servers; turns TLS on.
+            certificate: file of a client certificate, for servers that ask for one.
+            key: file of the private key of `certificate`.
             hooks: called for every request and its response.
 
         Raises:
-            NoNameServer: no NameServer is given.
-            ConfigError: one key is given without the other.
+            ConfigError: one key is given without the other, or a TLS file cannot be used.
             BadAddress: an address is malformed.
         """
         if bool(access_key) != bool(secret_key):
             raise ConfigError("access_key and secret_key must be given together")
-        config = ClientConfig(call_timeout=timeout, tls=tls)
+        encryption = client_tls(tls, trust=trust, certificate=certificate, key=key)
+        config = ClientConfig(call_timeout=timeout, tls=encryption)
         signers = [Signer(access_key, secret_key)] if access_key and secret_key else []
         self._remoting = RemotingClient(config, hooks=[*hooks, *signers])
         servers = Servers(_addresses(name_server), self._remoting)
@@ -84,6 +96,11 @@ class AdminClient:
         self.traces = Traces(self.messages)
         self.tracks = Tracks(servers)
         self.transactions = HalfMessages(servers)
+        self.plain_acl = PlainAcl(servers)
+        self.audit = Audit(servers)
+        self.users = Users(servers)
+        self.policies = Policies(servers)
+        self.permissions = Permissions(servers)
 
     async def __aenter__(self) -> Self:
         await self._remoting.__aenter__()

@@ -35,12 +35,10 @@ class Servers:
     """Sends requests to any NameServer, to every NameServer, or to one broker.
 
     If a NameServer does not answer, the next one is tried; later requests start with the one that
-    answered last.
+    answered last. What goes to a broker by its address needs none; the rest raises NoNameServer.
     """
 
     def __init__(self, name_servers: Sequence[str], remoting: RemotingClient) -> None:
-        if not name_servers:
-            raise NoNameServer
         for address in name_servers:
             _check_address(address)
         self.name_servers = tuple(name_servers)
@@ -102,6 +100,8 @@ class Servers:
         self, code: RequestCode, header: Header | Fields | None = None, *, body: bytes = b""
     ) -> dict[str, Frame]:
         """Send a request to all NameServers, as for changes: they do not synchronize."""
+        if not self.name_servers:
+            raise NoNameServer
         return {
             address: await self.call(address, code, header, body=body)
             for address in self.name_servers

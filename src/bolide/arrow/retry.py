@@ -10,7 +10,7 @@ from bolide.arrow.errors import OutOfPatience
 from bolide.client.errors import BrokerUnknown, NameServersUnreachable, RouteNotFound
 from bolide.errors import BolideError
 from bolide.protocol.refusals import Refusal, TopicNotFound
-from bolide.remoting.errors import RemotingError
+from bolide.remoting.errors import RemotingError, UntrustedServer
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +27,8 @@ def is_transient(failure: BolideError) -> bool:
     if isinstance(failure, Refusal):
         # A broker loads its topics before it serves, so an unknown topic stays unknown.
         return failure.retriable and not isinstance(failure, TopicNotFound)
+    if isinstance(failure, UntrustedServer) or isinstance(failure.__cause__, UntrustedServer):
+        return False  # settings, or files that somebody has to replace
     return isinstance(failure, _UNREACHABLE)
 
 

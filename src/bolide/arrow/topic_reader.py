@@ -8,7 +8,8 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from typing import TypedDict, Unpack
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from bolide.arrow.range_fetcher import RangeBlocks, ReadOptions, fetch_all
 from bolide.client.blocking import LoopThread
 from bolide.kernel.column_buffers import Wanted
 from bolide.model.message_queue import MessageQueue
-from bolide.remoting.tls import ClientTls
+from bolide.remoting.tls import ClientTls, pop_client_tls
 
 QUEUES_AT_ONCE = 4
 Where = str | datetime | timedelta | Mapping[str, object] | Mapping[MessageQueue, int] | Position
@@ -35,7 +36,10 @@ class ConnectionArguments(TypedDict, total=False):
     secret_key: str | None
     security_token: str | None
     namespace: str
-    tls: ClientTls | None
+    tls: ClientTls | bool | None
+    trust: Path | str | None
+    certificate: Path | str | None
+    key: Path | str | None
     call_timeout: float
 
 
@@ -84,7 +88,7 @@ def read_topic(  # noqa: PLR0913  a public function with keyword options
         OutOfPatience: the cluster is unreachable.
     """
     servers = name_server or os.environ.get("NAMESRV_ADDR", "")
-    connection = Connection(name_server=servers, **how)
+    connection = _connection(servers, **how)
     options = ReadOptions(
         tags=tags,
         sql=sql,
@@ -97,6 +101,11 @@ def read_topic(  # noqa: PLR0913  a public function with keyword options
     positions = position_of(start, option="start"), position_of(end, option="end")
     ranges = ask(connection, lambda c: _plan(c, topics, *positions), patience=patience)
     return TopicReader(connection, ranges, options, queues_at_once)
+
+
+def _connection(name_server: str, **how: Unpack[ConnectionArguments]) -> Connection:
+    rest: dict[str, Any] = dict(how)
+    return Connection(name_server=name_server, tls=pop_client_tls(rest), **rest)
 
 
 class TopicReader(TableSource):

@@ -12,10 +12,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bolide.auth.standing import StandingHandlers
 from bolide.broker.admin.consumers import ConsumerHandlers
+from bolide.broker.admin.plain_acl import PlainAclHandlers
 from bolide.broker.admin.queries import QueryHandlers
 from bolide.broker.admin.runtime import ReplicaHandlers, RuntimeHandlers
 from bolide.broker.admin.topic_stats import StatsHandlers
+from bolide.broker.admin.users import PolicyHandlers, UserHandlers
+from bolide.broker.audit.trail import AuditHandlers, auditor_of
 from bolide.broker.background import Background
 from bolide.broker.components import Parts, Surroundings, Tables
 from bolide.broker.consume.assignments import (
@@ -67,7 +71,7 @@ from bolide.broker.timers.handlers import TimerHandlers
 from bolide.broker.timers.recurring import Recurring
 from bolide.broker.transactions.coordinator import Coordinator, TransactionHandlers
 from bolide.broker.transactions.ending import EndingParts
-from bolide.broker.wiring import connect, connect_fast_path
+from bolide.broker.wiring import connect, connect_audit, connect_fast_path
 from bolide.kernel import COMPILED
 from bolide.model.message import Host
 from bolide.protocol.hosts import pack_host
@@ -96,6 +100,7 @@ HANDLERS: tuple[type, ...] = (
     ConsumerHandlers,
     RuntimeHandlers,
     ReplicaHandlers,
+    PlainAclHandlers,
     TimerHandlers,
     AssignmentHandlers,
     PopHandlers,
@@ -104,6 +109,10 @@ HANDLERS: tuple[type, ...] = (
     TransactionHandlers,
     FilterHandlers,
     StaticTopicHandlers,
+    UserHandlers,
+    PolicyHandlers,
+    StandingHandlers,
+    AuditHandlers,
 )
 """All handler classes; `remoting.dispatch.handled_codes` lists the requests of each."""
 
@@ -188,6 +197,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         offsets=offsets,
         clients=clients,
         host=given.host,
+        may_send=given.gate.access.may_send,
         last_record=store.log.last_record,
     )
     sends = SendHandlers(
@@ -255,6 +265,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         store_cell=given.store_cell,
         store=store,
         gate=given.gate,
+        auditor=auditor_of(given, intake, durability),
         topics=topics,
         mappings=mappings,
         groups=groups,
@@ -293,7 +304,9 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         dispatcher=Dispatcher(),
         fast_path=None,
     )
-    transaction_handlers = TransactionHandlers(transactions, store, background)
+    transaction_handlers = TransactionHandlers(
+        transactions, store, background, given.gate.check_found
+    )
     parts.fast_path = _fast_path(parts, given.host)
     handlers = [
         transaction_handlers,
@@ -305,6 +318,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         mappings, queue_access, background, offsets=offsets, receive=sends.receive
     ).take_over(parts.dispatcher.routes)
     connect(parts, tables)
+    connect_audit(parts, handlers)
     if parts.fast_path is not None:
         connect_fast_path(parts, parts.fast_path, transaction_handlers)
     return parts
@@ -337,6 +351,7 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
                 max_level=parts.delay.max_level,
                 now=given.now,
                 find_compacted=_find_compacted(parts.store),
+                check_found=given.gate.check_found,
             )
         ),
         PullHandlers(parts.pulls),
@@ -348,6 +363,7 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
             locks=parts.locks,
             filters=parts.filters,
             cell=parts.cell,
+            identify=given.gate.identify if given.gate.access.verifies_identity else None,
         ),
         OffsetHandlers(
             store=parts.store,
@@ -403,8 +419,13 @@ def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:
         GroupHandlers(
             groups=parts.groups, offsets=parts.offsets, forget=partial(_forget_group, parts)
         ),
-        QueryHandlers(store=parts.store, clients=parts.clients, filters=parts.filters.table),
-        FilterHandlers(parts.filters.functions),
+        QueryHandlers(
+            store=parts.store,
+            clients=parts.clients,
+            filters=parts.filters.table,
+            check_found=given.gate.check_found,
+        ),
+        FilterHandlers(parts.filters.functions, given.gate.access),
         StatsHandlers(
             store=parts.store,
             topics=parts.topics,
@@ -423,6 +444,7 @@ def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:
             offsets=parts.offsets,
             clients=parts.clients,
             cell=parts.cell,
+            check_found=given.gate.check_found,
         ),
         RuntimeHandlers(
             store=parts.store,
@@ -435,9 +457,12 @@ def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:
             ignored=given.ignored,
         ),
         ReplicaHandlers(offsets=parts.offsets, delay_offsets=parts.delay.table),
+        PlainAclHandlers(given.gate.access, parts.cell),
         StaticTopicHandlers(
             topics=parts.topics, mappings=parts.mappings, store=parts.store, cell=parts.cell
         ),
+        AuditHandlers(parts.store),
+        *(kind(given.gate.access) for kind in (UserHandlers, PolicyHandlers, StandingHandlers)),
     ]
 
 

@@ -6,8 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from bolide.kernel import read_record
+from bolide.model.names import AUDIT_TOPIC
 from bolide.protocol import fastjson
 from bolide.protocol.errors import ProtocolError
+from bolide.protocol.record import Record
+from bolide.protocol.record_errors import BadRecord
 from bolide.protocol.refusals import ServerError
 from bolide.remoting.dispatch import DeferredReply, H, Reply, Request
 from bolide.store.contract import Store
@@ -133,10 +137,19 @@ async def read_json(request: Request[H], shape: type[T]) -> T:
 async def record_at(store: Store | Queries, physical_offset: int) -> bytes | None:
     """Read the record at a physical offset; None if no record begins there.
 
-    A read that needs the disk runs on a thread.
+    Clients choose the offset, so records of the audit log are left out. A read that needs the disk
+    runs on a thread.
     """
     try:
         data = store.record_at(physical_offset, may_block=False)
     except NotInMemory:
         data = await on_thread(COLD_READS, store.record_at, physical_offset)
-    return None if data is None else bytes(data)
+    return None if data is None or _is_audit(data) else bytes(data)
+
+
+def _is_audit(data: memoryview) -> bool:
+    try:
+        record = read_record(data)
+    except BadRecord:
+        return False
+    return isinstance(record, Record) and record.topic == AUDIT_TOPIC

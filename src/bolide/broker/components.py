@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bolide.auth.audit import Auditor
 from bolide.broker.background import Background
 from bolide.broker.consume.assignments import (
     Assignments,
@@ -122,6 +123,7 @@ class Parts:
     store_cell: ConfigCell[StoreConfig]
     store: MessageStore
     gate: Gate
+    auditor: Auditor
     # metadata
     topics: TopicTable
     mappings: QueueMappings

@@ -2,41 +2,28 @@
 
 The dispatcher asks the gate about every request before its handler sees it. The fast path serves
 only what a prepared plan covers, and a plan is made when gate and handler have admitted a request
-of the same identity, kind and target. So the decision of a rule must depend on these alone. A rule
-whose decisions change calls `Gate.revoke`, which voids all plans. Hooks see every single request:
-while there is one, requests of its kind are not prepared.
+of the same identity, kind and target. So the decision of `Access` must depend on these alone; when
+its decisions change it calls `on_changed`, which voids all plans. The plans of those who sign have
+their secret, by which each further request is verified; one that is not right comes to the gate.
+Hooks see every single request: while there is one, requests of its kind are not prepared.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from bolide.broker.events import Listeners
+from bolide.auth.access import Access, Identity, OpenAccess
+from bolide.auth.found_messages import FoundMessageCheck
+from bolide.events import Listeners
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.pull import PullHeader
 from bolide.protocol.headers.send import SendHeader
+from bolide.protocol.refusals import NoPermission
+from bolide.protocol.signature import ACCESS_KEY
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Reply
 
-ACCESS_KEY = "AccessKey"
-"""The field of a signed request that names its access key."""
-
-
-class Identity(NamedTuple):
-    """Who sends a request: an access key that signs each request, or the peer of a connection."""
-
-    access_key: str | None
-    """None: the peer is anonymous."""
-    peer: str
-    """`host:port` of the connection."""
-
-
-class Rule(Protocol):
-    """A reason to refuse requests, by identity, request code and target."""
-
-    def check(self, identity: Identity, request: Frame) -> None:
-        """Raises Refusal if the request may not be served."""
-        ...
+MAX_ACCESS_KEY = 128
+"""Characters of an access key that plans are made for: they are kept in memory."""
 
 
 class RequestHook(Protocol):
@@ -77,20 +64,30 @@ class Hooks:
 class Gate:
     """Decides about every request; the broker's `remoting.dispatch.Gate`."""
 
-    def __init__(self, hooks: Hooks | None = None, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, hooks: Hooks | None = None, access: Access | None = None) -> None:
         self.hooks = hooks or Hooks()
         self.on_revoked: Listeners[[]] = Listeners()
         """Decisions made so far no longer hold."""
-        self._rules = tuple(rules)
+        self.access: Access = access or OpenAccess()
+        self.access.on_changed.add(self.on_revoked)
+        self.on_denied: Listeners[[Frame, str, NoPermission]] = Listeners()
+        """Access control refused a request of a peer."""
+        self.check_found = FoundMessageCheck(self.access)
+        """Decides about a message that a request names by its offset."""
 
     def admit(self, request: Frame, connection: Connection) -> None:
         """Raises Refusal if the request may not be served."""
-        if self._rules:
-            identity = identity_of(request, connection)
-            for rule in self._rules:
-                rule.check(identity, request)
+        try:
+            self.identify(request, connection)
+        except NoPermission as exc:
+            self.on_denied(request, connection.peer, exc)
+            raise
         for hook in self.hooks.request:
             hook.before(connection.peer, request)
+
+    def identify(self, request: Frame, connection: Connection) -> Identity:
+        """Say who sends a request. Raises NoPermission if access control does not allow it."""
+        return self.access.check(request, connection.peer)
 
     def completed(self, request: Frame, response: Frame, connection: Connection) -> None:
         for hook in self.hooks.request:
@@ -111,23 +108,38 @@ class Gate:
         """Whether a hook sees every pull, so that none may be prepared."""
         return bool(self.hooks.consume or self.hooks.request)
 
-    def may_prepare(self, request: Frame, connection: Connection) -> bool:
-        """Whether the decision about this request holds for the anonymous peer of its connection.
+    def prepared_for(self, request: Frame, connection: Connection) -> "Presented | None":
+        """Whose further requests may be served as this one; None if nobody's.
 
-        That about a signed request holds for its access key, whose signature differs each time.
+        It asks again: what was decided when the request arrived may have changed since.
         """
-        return identity_of(request, connection).access_key is None
+        try:
+            identity = self.identify(request, connection)
+        except NoPermission:
+            return None
+        access_key = access_key_of(request)
+        if access_key is not None and not _is_preparable(access_key):
+            return None
+        secret = self.access.secret_of(identity)
+        if secret is not None and (access_key is None or access_key != identity.access_key):
+            return None
+        return Presented(access_key, secret)
 
-    def replace_rules(self, rules: Sequence[Rule]) -> None:
-        """Decide by other rules from now on."""
-        self._rules = tuple(rules)
-        self.revoke()
 
-    def revoke(self) -> None:
-        """Void what was decided so far: the next request of each kind is checked again."""
-        self.on_revoked()
+class Presented(NamedTuple):
+    """What further requests must present to be served as one that was let through."""
+
+    access_key: str | None
+    """The same access key, or none."""
+    secret: bytes | None
+    """With which they are signed; None if they need no signature."""
 
 
-def identity_of(request: Frame, connection: Connection) -> Identity:
-    access_key = request.fields.get(ACCESS_KEY) if request.fields else None
-    return Identity(access_key, connection.peer)
+def access_key_of(request: Frame) -> str | None:
+    """The access key that a request presents, if any."""
+    return request.fields.get(ACCESS_KEY) if request.fields else None
+
+
+def _is_preparable(access_key: str) -> bool:
+    """Whether compiled code can read an access key; it is kept in memory, too."""
+    return access_key.isascii() and len(access_key) <= MAX_ACCESS_KEY

@@ -10,6 +10,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from bolide.auth.access import Access
+from bolide.auth.choice import choose_access
+from bolide.auth.credentials import inner_signers
 from bolide.broker.assembly import assemble
 from bolide.broker.components import Parts, Surroundings, Tables
 from bolide.broker.gate import Gate
@@ -48,7 +51,7 @@ class Broker:
         store_config: settings of its store.
         ignored: RocketMQ settings given by the operator that have no effect here; reported by
             GET_BROKER_CONFIG.
-        gate: admits or refuses every request; the default admits all.
+        gate: admits or refuses every request; by default as the settings say.
         progress: called with the progress of the store's recovery.
         disk: file operations of the store and the tables; tests inject failures with it.
     """
@@ -72,7 +75,7 @@ class Broker:
         self.store = MessageStore(self.store_config, clock=now, disk=disk, progress=progress)
         self._disk = disk
         self._ignored = ignored or {}
-        self.gate = gate or Gate()
+        self.gate = gate or Gate(access=broker_access(config, store_config))
         self._now = now
 
     @property
@@ -103,12 +106,15 @@ class Broker:
         """Start the parts; `starting` stops them in reverse order."""
         config = self.config.value
         starting.push_async_callback(asyncio.to_thread, parts.transactions.save)
-        client = await starting.enter_async_context(RemotingClient(config.client_config()))
+        client = await starting.enter_async_context(
+            RemotingClient(config.client_config(), hooks=inner_signers(config))
+        )
         starting.push_async_callback(parts.background.stop)
         starting.push_async_callback(parts.filters.stop)
         for part in (parts.durability, parts.intake, parts.duplicates.windows):
             part.start()
             starting.callback(part.stop)
+        starting.callback(parts.auditor.denials.end_window)
         await asyncio.to_thread(parts.pop.load)
         parts.pop.start()
         starting.callback(parts.pop.journal.end_burst)
@@ -143,6 +149,7 @@ class Broker:
             "broker-pop": parts.pop.run(),
             "broker-maintenance": parts.maintenance.run(),
             "broker-mappings": parts.mapping_cleaner.run(),
+            "broker-access": self.gate.access.run(),
         }
         tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
         for task in tasks:
@@ -184,6 +191,12 @@ class Broker:
         await asyncio.to_thread(parts.topics.create_system_topics, parts.delay.max_level)
         await asyncio.to_thread(parts.groups.create_system_groups)
         return parts
+
+
+def broker_access(config: BrokerConfig, store_config: StoreConfig) -> Access:
+    """The access control of a broker; its files are below the store. Raises ConfigError."""
+    directory = store_config.root / "config" / "auth"
+    return choose_access(config, directory=directory, cluster=config.broker_cluster_name)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

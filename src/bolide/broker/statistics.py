@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bolide.broker.counters import CALLS, COUNT, SIZE, TIME, Counter, Latencies
-from bolide.broker.events import Listeners
+from bolide.events import Listeners
 from bolide.protocol.bodies.stats import BrokerStats, StatsWindow
 
 _HOUR_SAMPLE, _DAY_SAMPLE = 600.0, 3600.0

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bolide.broker.admin.runtime import RuntimeHandlers
+from bolide.broker.audit.subjects import EXEMPT, Subjects
 from bolide.broker.components import Parts, Tables
 from bolide.broker.consume.admission import Admitted
 from bolide.broker.metadata.client_handlers import MemberNotices
@@ -36,6 +38,7 @@ def connect(parts: Parts, tables: Tables) -> None:
     parts.durability.on_progress.add(parts.intake.wake_up_to)
     parts.durability.on_rolled_back.add(parts.duplicates.windows.discard_lost)
     parts.long_polling.on_arrival.add(parts.pop.polling.arrived)
+    parts.gate.on_revoked.add(parts.long_polling.revoke_all)
     parts.offsets.on_reset.add(parts.pop.positions.reset)
     parts.offsets.on_reset.add(
         lambda _, topic, offsets: parts.long_polling.arrived_in(topic, offsets)
@@ -61,6 +64,16 @@ def connect(parts: Parts, tables: Tables) -> None:
         parts.topics.on_change.add(follow_compaction)
     notices = MemberNotices(parts.clients, parts.background)
     parts.clients.on_members_changed.add(notices.members_changed)
+
+
+def connect_audit(parts: Parts, handlers: Iterable[object]) -> None:
+    """Have the requests that administer recorded, and those that access control denies."""
+    if not parts.cell.value.audit_enable:
+        return
+    (settings,) = (each.settings for each in handlers if isinstance(each, RuntimeHandlers))
+    describers = Subjects(parts, settings).describers()
+    parts.auditor.take_over(parts.dispatcher.routes, describers, EXEMPT)
+    parts.gate.on_denied.add(parts.auditor.denials.add)
 
 
 def _release_pulls(parts: Parts, topics: Collection[str]) -> None:

@@ -3,6 +3,7 @@
 The client is imported when a command runs, so that other commands start faster.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from bolide.cli import bench_options as opt
+from bolide.cli.admin.credentials import ACCESS_KEY
 from bolide.cli.command_line import FAILED, ExitOnError
+from bolide.cli.tls_options import chosen_tls
 
 if TYPE_CHECKING:
     from bolide.bench.report import Summary
@@ -299,9 +302,10 @@ def _bounds(duration: float, count: int, interval_ms: int) -> "Bounds":
 
 
 def _client(name_server: str, acl: str, access_key: str, secret_key: str) -> "ClientArguments":
-    if acl != "true":
-        return {"name_server": name_server}
-    return {"name_server": name_server, "access_key": access_key, "secret_key": secret_key}
+    client: ClientArguments = {"name_server": name_server, "tls": chosen_tls()}
+    if acl == "true" or ACCESS_KEY in os.environ:
+        client |= {"access_key": access_key, "secret_key": secret_key}
+    return client
 
 
 def _producer(

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from bolide.cli.admin.credentials import ACCESS_KEY, SECRET_KEY
+
 Switch = Literal["true", "false"]
 Codec = Literal["ZLIB", "LZ4", "ZSTD"]
 FilterType = Literal["TAG", "SQL92"]
@@ -40,9 +42,16 @@ PropertySize = Annotated[
 ]
 TagCount = Annotated[int, typer.Option("-l", "--tagCount", min=0, help="Number of tags.")]
 Trace = Annotated[Switch, typer.Option("-m", "--msgTraceEnable", help="Trace the messages.")]
-Acl = Annotated[Switch, typer.Option("-a", "--aclEnable", help="Sign the requests.")]
-AccessKey = Annotated[str, typer.Option("-ak", "--accessKey", help="Access key, with -a true.")]
-SecretKey = Annotated[str, typer.Option("-sk", "--secretKey", help="Secret key, with -a true.")]
+Acl = Annotated[
+    Switch,
+    typer.Option("-a", "--aclEnable", help=f"Sign the requests; {ACCESS_KEY} does so too."),
+]
+AccessKey = Annotated[
+    str, typer.Option("-ak", "--accessKey", envvar=ACCESS_KEY, help="Access key, with -a true.")
+]
+SecretKey = Annotated[
+    str, typer.Option("-sk", "--secretKey", envvar=SECRET_KEY, help="Secret key, with -a true.")
+]
 Quantity = Annotated[
     int,
     typer.Option("-q", "--messageQuantity", "--count", min=0, help="Messages; 0: unlimited."),

@@ -7,8 +7,9 @@ from pathlib import Path
 from bolide import logs
 from bolide.broker.configured_hooks import load_hooks
 from bolide.broker.gate import Gate
-from bolide.broker.server import Broker
+from bolide.broker.server import Broker, broker_access
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, BrokerRole
+from bolide.cli.exposure import describe_encryption, describe_exposure
 from bolide.cli.process_setup import Lifeline, reload_logs
 from bolide.remoting.event_loop import (
     freeze_gc,
@@ -36,7 +37,7 @@ def make_broker(settings: tuple[BrokerConfig, StoreConfig], texts: Mapping[str, 
     """
     config, store = settings
     ignored = {key: text for key, text in texts.items() if key in ALL_IGNORED}
-    gate = Gate(load_hooks(config.broker_hooks)) if config.broker_hooks else None
+    gate = Gate(load_hooks(config.broker_hooks), broker_access(config, store))
     return Broker(config, store, ignored=ignored, gate=gate)
 
 
@@ -59,11 +60,16 @@ async def _serve(broker: Broker, lifeline: Lifeline) -> None:
 
 
 def announce(broker: Broker) -> None:
-    """Print RocketMQ's start-up line, for which scripts wait, and the durability of sends."""
+    """Print RocketMQ's start-up line, for which scripts wait.
+
+    Lines before it say what an acknowledgement means, who can connect and what protects the broker.
+    """
     config = broker.config.value
     servers = ";".join(config.name_servers)
     named = f" and name server is {servers}" if servers else ", no NameServer (give it with -n)"
     print(meaning_of_an_answer(config, broker.store_config.value))
+    print(describe_exposure(config, config.listen_port, "send and read"))
+    print(describe_encryption(config))
     print(
         f"The broker[{config.broker_name}, {broker.address}] boot success."
         f" serializeType=JSON{named}",

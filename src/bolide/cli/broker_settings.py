@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig
-from bolide.config import from_environment, options_of, read_file, to_texts
+from bolide.config import from_environment, options_of, read_file, secret_keys, to_texts
 from bolide.logs import LogLevel
-from bolide.remoting.settings import DEFAULT_TLS_FILE, find_file, tls_texts
+from bolide.remoting.settings import find_file
+from bolide.remoting.tls_settings import DEFAULT_TLS_FILE, tls_texts
 from bolide.store.config import StoreConfig
 
 _ENVIRONMENT = "BOLIDE_BROKER"
@@ -30,7 +31,7 @@ def file_texts(file: Path | None, chosen: Mapping[str, str], *, quiet: bool) -> 
         if not file.exists():
             return {_CONFIG_PATH: str(file)}
     file = find_file(file, os.environ.get("ROCKETMQ_HOME"))
-    texts = read_file(file)
+    texts = read_file(file, secret_keys(BrokerConfig))
     if not quiet:
         print(f"load config properties file OK, {file}")
     texts.setdefault(_CONFIG_PATH, str(file))

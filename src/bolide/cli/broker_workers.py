@@ -18,6 +18,7 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.cli.command_line import FAILED
 from bolide.cli.process_setup import reload_logs
 from bolide.cli.supervisor import Server, Supervisor
+from bolide.config import options_of, variable
 from bolide.remoting.event_loop import on_hangup, until_stopped
 from bolide.store.config import StoreConfig
 
@@ -46,13 +47,29 @@ def shared_file(config: BrokerConfig) -> Path | None:
 def servers_of(workers: Sequence[Worker], flags: Flags, chosen: Mapping[str, str]) -> list[Server]:
     """One server command per worker: the user's command with the settings of the worker."""
     shared = {**chosen, "workers": str(len(workers))}
-    return [server(each.label, "broker", flags, {**shared, **each.texts()}) for each in workers]
+    return [
+        server(each.label, "broker", flags, {**shared, **each.texts()}, BrokerConfig)
+        for each in workers
+    ]
 
 
-def server(label: str, command: str, flags: Flags, settings: Mapping[str, str]) -> Server:
+def server(
+    label: str, command: str, flags: Flags, settings: Mapping[str, str], kind: type
+) -> Server:
+    """The command of a server; its secrets are in the environment.
+
+    Args:
+        kind: class of its settings.
+    """
     given = {name: value for name, value in flags.items() if value}
     options = [name if value is True else f"{name}={value}" for name, value in given.items()]
-    return Server(label, (command, *options, *(f"{k}={v}" for k, v in settings.items())))
+    secrets = {key: found for key, found in options_of(kind).items() if found.secret}
+    shown = [f"{key}={text}" for key, text in settings.items() if key not in secrets]
+    prefix = f"BOLIDE_{command.upper()}"
+    hidden = {
+        variable(prefix, found): settings[key] for key, found in secrets.items() if key in settings
+    }
+    return Server(label, (command, *options, *shown), hidden)
 
 
 def supervise(

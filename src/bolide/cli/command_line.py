@@ -34,7 +34,7 @@ FAILED = 1
 """Exit code: the request was refused or failed."""
 DAMAGE_FOUND = 1
 START_FAILED = 3
-_SPARK_PACKAGES = {"pyspark", "pyarrow", "pandas", "yaml", "rich"}
+_SPARK_PACKAGES = {"pyspark", "pyarrow", "pandas", "rich"}
 
 
 def parse_settings(words: list[str] | None) -> dict[str, str]:

@@ -6,23 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bolide import logs
+from bolide.auth.provider_classes import refuse_other_classes
+from bolide.cli.exposure import describe_encryption, describe_exposure
 from bolide.cli.process_setup import Lifeline, reload_logs
-from bolide.config import from_environment, load, options_of, read_file, to_texts
+from bolide.config import from_environment, load, options_of, read_file, secret_keys, to_texts
 from bolide.logs import LogLevel
-from bolide.namesrv.config import (
-    IGNORED,
-    IGNORED_CLIENT,
-    IGNORED_CONTROLLER,
-    IGNORED_TLS,
-    NameServerConfig,
-)
+from bolide.namesrv.config import ALL_IGNORED, IGNORED, NameServerConfig
 from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
-from bolide.remoting.settings import DEFAULT_TLS_FILE, find_file, tls_texts
-from bolide.remoting.tls import TlsMode
-
-WITHOUT_EFFECT = IGNORED | IGNORED_CLIENT | IGNORED_TLS | IGNORED_CONTROLLER
+from bolide.remoting.settings import find_file
+from bolide.remoting.tls_settings import DEFAULT_TLS_FILE, tls_texts
 
 _ENVIRONMENT = "BOLIDE_NAMESRV"
 
@@ -42,7 +36,7 @@ def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dic
         if not file.exists():
             return {}
     file = find_file(file, os.environ.get("ROCKETMQ_HOME"))
-    texts = read_file(file)
+    texts = read_file(file, secret_keys(NameServerConfig))
     if not quiet:
         print(f"load config properties file OK, {file}")
     texts.setdefault("configStorePath", str(file))
@@ -59,7 +53,8 @@ def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> 
 
 
 def load_settings(texts: dict[str, str], *, strict: bool) -> NameServerConfig:
-    return load(NameServerConfig, texts, ignored=WITHOUT_EFFECT, strict=strict)
+    refuse_other_classes(texts)
+    return load(NameServerConfig, texts, ignored=ALL_IGNORED, strict=strict)
 
 
 def print_settings(config: NameServerConfig) -> None:
@@ -94,21 +89,12 @@ async def _serve(server: NameServer, lifeline: Lifeline) -> None:
 
 
 def announce(server: NameServer) -> None:
-    """Print RocketMQ's start-up line, for which scripts wait, and the TLS mode."""
+    """Print RocketMQ's start-up line, for which scripts wait, and what protects the server."""
     config = server.config.value
     address = format_address((config.bind_address, server.port))
     print(f"The Name Server boot success. serializeType=JSON, address {address}")
-    print(_encryption(config), flush=True)
-
-
-def _encryption(config: NameServerConfig) -> str:
-    if config.tls_mode is TlsMode.DISABLED:
-        return "Serving plain text only: tls.server.mode=disabled."
-    if config.tls_certificate is None:
-        return "Serving plain text only: no tls.server.certPath is set."
-    if config.tls_mode is TlsMode.ENFORCING:
-        return "Serving TLS only."
-    return "Serving TLS and plain text on one port."
+    print(describe_exposure(config, server.port, "look up routes and register brokers"))
+    print(describe_encryption(config), flush=True)
 
 
 def _store_path(chosen: dict[str, str]) -> Path:

@@ -60,8 +60,11 @@ class AdminGroup(LazyGroup):
 
     def load(self) -> dict[str, Any]:
         from bolide.cli.admin.commands import load  # noqa: PLC0415
+        from bolide.cli.tls_options import add_tls_options  # noqa: PLC0415
 
-        return load()
+        commands = load()
+        add_tls_options({name: found for name, found in commands.items() if name != "help"})
+        return commands
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         names = {name.lower(): name for name in self.commands}
@@ -115,8 +118,9 @@ class PipelineGroup(LazyGroup):
 class BenchGroup(LazyGroup):
     def load(self) -> dict[str, Any]:
         from bolide.cli import bench  # noqa: PLC0415
+        from bolide.cli.tls_options import add_tls_options  # noqa: PLC0415
 
-        return commands_of(
+        commands = commands_of(
             bench.producer,
             bench.batch,
             bench.transaction,
@@ -125,6 +129,7 @@ class BenchGroup(LazyGroup):
             bench.latency,
             bench.e2e,
         )
+        return add_tls_options(commands)
 
 
 class StoreGroup(LazyGroup):
@@ -176,7 +181,11 @@ def bolide(
 
 @_admin.callback()
 def admin() -> None:
-    """Administer a cluster, with the commands of RocketMQ's mqadmin."""
+    """Administer a cluster, with the commands of RocketMQ's mqadmin.
+
+    Requests are signed with BOLIDE_ACCESS_KEY and BOLIDE_SECRET_KEY of the environment, or with the
+    keys in $ROCKETMQ_HOME/conf/tools.yml.
+    """
 
 
 def main() -> None:

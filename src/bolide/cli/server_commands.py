@@ -42,7 +42,8 @@ def namesrv(
         int | None, typer.Option("--listen-port", help="Port to listen on; 9876 by default.")
     ] = None,
     bind_address: Annotated[
-        str | None, typer.Option("--bind-address", help="Address to listen on; all by default.")
+        str | None,
+        typer.Option("--bind-address", help="Address to listen on; 127.0.0.1 by default."),
     ] = None,
     strict: Strict = False,
     log_config: LogFile = None,
@@ -157,7 +158,10 @@ def _serve_by_workers(
 def standalone(
     settings: SettingWords = None,
     data: Annotated[Path, typer.Option(help="Directory for all files.")] = Path("data"),
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on, 0.0.0.0 for the network; 127.0.0.1 by default."),
+    ] = None,
     namesrv_port: Annotated[int, typer.Option(help="Port of the NameServer.")] = 9876,
     broker_port: Annotated[int, typer.Option(help="Port of the broker.")] = 10911,
     workers: Workers = None,

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from bolide import logs
+from bolide.auth.credentials import with_inner_credentials
+from bolide.auth.provider_classes import refuse_other_classes
+from bolide.auth.settings import AccessSettings
 from bolide.broker.multi_process import refuse_unserved_stores
 from bolide.broker.settings.config import BrokerConfig, keys_of, load_settings
 from bolide.cli import broker_settings, name_server
 from bolide.cli.broker_workers import plan_workers, server, servers_of, shared_file, supervise
 from bolide.cli.process_setup import reload_logs
-from bolide.config import load, read_file
+from bolide.config import load, read_file, secret_keys
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
-from bolide.namesrv.config import NameServerConfig
+from bolide.namesrv.config import ALL_IGNORED, NameServerConfig
 from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import (
@@ -54,11 +57,14 @@ class StandaloneSettings:
         given: dict[str, str],
         *,
         data: Path,
-        host: str,
+        host: str | None,
         ports: Mapping[str, int],
         level: LogLevel,
     ) -> Self:
         """Load the settings of both servers; keys known to both apply to both.
+
+        Args:
+            host: address to listen on; None leaves it to each server's settings.
 
         Raises:
             ConfigError: a value is invalid, or a key has a command line option of its own.
@@ -74,7 +80,11 @@ class StandaloneSettings:
         texts = _broker_texts(chosen["broker"], level)
         broker, store = load_settings(texts)
         names = _name_server_texts(chosen["namesrv"], level)
-        loaded = load(NameServerConfig, names, ignored=name_server.WITHOUT_EFFECT)
+        loaded = load(NameServerConfig, names, ignored=ALL_IGNORED)
+        refuse_other_classes(names)
+        broker = with_inner_credentials(broker)
+        if loaded.init_authentication_user is None:  # both servers have the same users
+            loaded = replace(loaded, init_authentication_user=broker.init_authentication_user)
         return cls(loaded, broker, store, texts, chosen)
 
 
@@ -120,7 +130,7 @@ def _broker(settings: StandaloneSettings, name_server_port: int) -> "Broker":
 
 def _local_address(settings: StandaloneSettings, port: int) -> str:
     """The address of the NameServer for processes on the same host."""
-    host = settings.broker.bind_address
+    host = settings.name_server.bind_address
     return format_address(("127.0.0.1" if host in _ANY_ADDRESS else host, port))
 
 
@@ -132,12 +142,27 @@ def _serve_by_workers(
         raise ConfigError("--namesrv-port 0: with --workers, the port must be given")
     workers = plan_workers(settings.broker, settings.store)
     flags = {"--log-config": log_config, "--config": shared_file(settings.broker)}
-    for_workers = {**settings.chosen["broker"], "namesrvAddr": _local_address(settings, port)}
+    for_names = settings.chosen["namesrv"] | _secrets_of(settings.name_server)
+    for_workers = {
+        **settings.chosen["broker"],
+        **_secrets_of(settings.broker),
+        "namesrvAddr": _local_address(settings, port),
+    }
+    log_flag = {"--log-config": log_config}
     stages = [
-        [server("namesrv", "namesrv", {"--log-config": log_config}, settings.chosen["namesrv"])],
+        [server("namesrv", "namesrv", log_flag, for_names, NameServerConfig)],
         servers_of(workers, flags, for_workers),
     ]
     supervise(stages, workers, log_file)
+
+
+def _secrets_of(settings: AccessSettings) -> dict[str, str]:
+    """The credentials of a server, also those that were not on the command line."""
+    given = {
+        "initAuthenticationUser": settings.init_authentication_user,
+        "innerClientAuthenticationCredentials": settings.inner_client_authentication_credentials,
+    }
+    return {key: text for key, text in given.items() if text is not None}
 
 
 def _refuse_reserved_keys(given: Mapping[str, str]) -> None:
@@ -148,27 +173,32 @@ def _refuse_reserved_keys(given: Mapping[str, str]) -> None:
             )
 
 
-def _for_name_server(data: Path, host: str, port: int) -> dict[str, str]:
-    return {
-        "bindAddress": host,
+def _for_name_server(data: Path, host: str | None, port: int) -> dict[str, str]:
+    return _bound_to(host) | {
         "listenPort": str(port),
         "kvConfigPath": str(data / "namesrv" / "kvConfig.json"),
         "configStorePath": str(data / "namesrv" / "namesrv.properties"),
+        "authConfigPath": str(data / "auth"),  # the same users as the broker
     }
 
 
 def _name_server_texts(chosen: dict[str, str], level: LogLevel) -> dict[str, str]:
     store = Path(chosen["configStorePath"])
-    return name_server.all_texts(read_file(store) if store.exists() else {}, level, chosen)
+    texts = read_file(store, secret_keys(NameServerConfig)) if store.exists() else {}
+    return name_server.all_texts(texts, level, chosen)
 
 
-def _for_broker(data: Path, host: str, port: int) -> dict[str, str]:
-    return {
+def _for_broker(data: Path, host: str | None, port: int) -> dict[str, str]:
+    return _bound_to(host) | {
         "brokerName": "broker-a",
-        "bindAddress": host,
         "listenPort": str(port),
         "storePathRootDir": str(data / "store"),
+        "authConfigPath": str(data / "auth"),
     }
+
+
+def _bound_to(host: str | None) -> dict[str, str]:
+    return {} if host is None else {"bindAddress": host}
 
 
 def _broker_texts(chosen: dict[str, str], level: LogLevel) -> dict[str, str]:

@@ -14,9 +14,9 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bolide.cli.process_setup import lifeline_environment
 from bolide.errors import BolideError
@@ -36,6 +36,8 @@ class Server:
 
     label: str
     words: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What must not be on a command line, which every user of the machine can read."""
 
 
 class FailedToStart(BolideError):
@@ -144,7 +146,11 @@ class _ServerProcess:
                 sys.executable, "-P", "-m", "bolide", *self._server.words,
                 # New session: Ctrl-C reaches only the supervisor, which stops servers in order.
                 stdin=DEVNULL, start_new_session=True, pass_fds=[child_end.fileno()],
-                env=os.environ | lifeline_environment(child_end, self._server.label),
+                env={
+                    **os.environ,
+                    **self._server.environment,
+                    **lifeline_environment(child_end, self._server.label),
+                },
             )  # fmt: skip
         return self._process
 

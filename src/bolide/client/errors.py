@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from bolide.errors import BolideError
 from bolide.protocol.refusals import Refusal
-from bolide.remoting.errors import ConnectFailed
+from bolide.remoting.errors import ConnectFailed, ConnectionLost, RemotingError, TlsFailed
 
 if TYPE_CHECKING:
     from bolide.client.producer.results import SendResult
@@ -56,10 +56,10 @@ class NoNameServer(ClientError):
 class NameServersUnreachable(NoNameServer):
     """No NameServer answered; the last failure is the cause."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        super().__init__(
-            f"no NameServer answers, tried {', '.join(addresses)}: start one, or correct the list"
-        )
+    def __init__(self, addresses: Sequence[str], failure: RemotingError | None = None) -> None:
+        is_running = isinstance(failure, TlsFailed | ConnectionLost)
+        reason = failure if is_running else "start one, or correct the list"
+        super().__init__(f"no NameServer answers, tried {', '.join(addresses)}: {reason}")
         self.addresses = tuple(addresses)
 
 

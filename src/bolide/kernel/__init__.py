@@ -1,8 +1,8 @@
 """Codecs and data structures of the hot path, compiled where possible.
 
-The package covers frames, records, messages, columns, index entries, queue units and SQL sieves. A
-module whose name begins with `_` is the compiled version of a plain-Python module, with the same
-bytes and errors: `_records` of `records`, `_index` of `index_entries`, `_frames` of
+The package covers frames, signatures, records, messages, columns, index entries, queue units and
+SQL sieves. A module whose name begins with `_` is the compiled version of a plain-Python module,
+with the same bytes and errors: `_records` of `records`, `_index` of `index_entries`, `_frames` of
 `protocol.framing`, every other one of the module of the same name. The environment variable
 BOLIDE_KERNEL=python forces plain Python.
 """
@@ -11,7 +11,7 @@ import os
 
 from bolide.kernel.records import SCHEDULE_TOPIC
 from bolide.kernel.results import Check, QueueRun, Scan, Stop
-from bolide.kernel.send_frames import SendAnswer
+from bolide.kernel.send_frames import Credentials, SendAnswer
 
 try:
     if os.environ.get("BOLIDE_KERNEL") == "python":
@@ -31,6 +31,7 @@ try:
     )
     from bolide.kernel._send_frames import SendTemplate, read_answers
     from bolide.kernel._sieves import Sieve
+    from bolide.kernel._signatures import SigningKey
     from bolide.kernel._units import Units
 
     COMPILED = True
@@ -51,6 +52,7 @@ except ImportError:
     )
     from bolide.kernel.send_frames import SendTemplate, read_answers
     from bolide.kernel.sieves import Sieve
+    from bolide.kernel.signatures import SigningKey
     from bolide.kernel.units import Units
     from bolide.protocol.framing import decode_frame, encode_frame
 
@@ -61,11 +63,13 @@ __all__ = [
     "SCHEDULE_TOPIC",
     "Check",
     "Columns",
+    "Credentials",
     "QueueRun",
     "Scan",
     "SendAnswer",
     "SendTemplate",
     "Sieve",
+    "SigningKey",
     "Stop",
     "Units",
     "body_crc",

@@ -2,7 +2,8 @@
 """Zero-copy parser of the header of a frame, JSON or binary, as clients write it.
 
 Only common headers are accepted: ASCII, no blanks, no nesting below the fields, no duplicate names,
-no remark. The caller must decode other headers, which may be valid, by the general decoder.
+no remark. A binary header may have a field again with the same value: Java's clients write the fields of
+signed requests twice. The caller must decode other headers, which may be valid, by the general decoder.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -56,6 +57,54 @@ cdef inline bint take_string(const uint8_t **at, const uint8_t *end, Slice *text
     text.size = p - text.at
     at[0] = p + 1
     return True
+
+
+cdef inline Py_ssize_t unescape(Slice text, uint8_t *into) noexcept nogil:
+    """Decode the escapes of a JSON string; returns the size, or -1 for an unusual escape."""
+    cdef Py_ssize_t size = 0
+    cdef const uint8_t *at = text.at
+    cdef const uint8_t *end = text.at + text.size
+    cdef uint8_t letter
+    cdef int high, low
+    while at < end:
+        letter = at[0]
+        at += 1
+        if letter == 0x5C:
+            letter = at[0]  # `take_string` checked that one follows
+            at += 1
+            if letter == 0x75:  # u
+                if end - at < 4 or at[0] != 0x30 or at[1] != 0x30:
+                    return -1
+                high, low = digit(at[2]), digit(at[3])
+                if high < 0 or high > 7 or low < 0:
+                    return -1
+                letter = high << 4 | low
+                at += 4
+            elif letter == 0x6E:
+                letter = 0x0A
+            elif letter == 0x74:
+                letter = 0x09
+            elif letter == 0x72:
+                letter = 0x0D
+            elif letter == 0x62:
+                letter = 0x08
+            elif letter == 0x66:
+                letter = 0x0C
+            elif letter != 0x22 and letter != 0x5C and letter != 0x2F:
+                return -1
+        into[size] = letter
+        size += 1
+    return size
+
+
+cdef inline int digit(uint8_t letter) noexcept nogil:
+    if 0x30 <= letter <= 0x39:
+        return letter - 0x30
+    if 0x61 <= letter <= 0x66:
+        return letter - 0x61 + 10
+    if 0x41 <= letter <= 0x46:
+        return letter - 0x41 + 10
+    return -1
 
 
 cdef inline bint take_word(const uint8_t **at, const uint8_t *end, Slice *text) noexcept nogil:
@@ -211,7 +260,6 @@ cdef inline bint read_binary_header(const uint8_t *start, Py_ssize_t size, Heade
     while at < end:
         if header.count >= MAX_FIELDS or not take_binary_field(&at, end, header):
             return False
-        header.count += 1
     return True
 
 
@@ -235,8 +283,9 @@ cdef inline bint take_binary_field(const uint8_t **at, const uint8_t *end, Heade
             return False
         if field.value.at[i] < 0x20:
             field.escaped = True  # JSON would escape it
+    at[0] = p + 4 + field.value.size
     for other in range(header.count):
         if named(header.fields[other].name, <const char *>field.name.at, field.name.size):
-            return False
-    at[0] = p + 4 + field.value.size
+            return named(header.fields[other].value, <const char *>field.value.at, field.value.size)
+    header.count += 1
     return True

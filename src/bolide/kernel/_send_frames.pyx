@@ -11,8 +11,18 @@ from libc.string cimport memcmp, memcpy
 
 from bolide.kernel._bytes cimport MAX_DIGITS, put32, u32, write_number
 from bolide.kernel._header cimport Field, Header, number_of, read_header
+from bolide.kernel._sha1 cimport Sha1
+from bolide.kernel._signatures cimport SigningKey
 
-from bolide.kernel.send_frames import ANSWERED, END, MIDDLE, ONE_WAY, template_parts
+from bolide.kernel.send_frames import (
+    ANSWERED,
+    END,
+    MIDDLE,
+    ONE_WAY,
+    credentials_part,
+    signed_parts,
+    template_parts,
+)
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -24,6 +34,7 @@ cdef bytes _end = END
 
 cdef enum:
     MAX_JSON_HEADER = 1024 * 1024
+    SIGNATURE_SIZE = 28
 
 
 cdef inline uint8_t *put(uint8_t *at, bytes data) noexcept:
@@ -84,9 +95,20 @@ cdef uint8_t *put_quoted(uint8_t *at, const uint8_t *text, Py_ssize_t size) noex
 cdef class SendTemplate:
     cdef bytes head
     cdef bytes queue
+    cdef bytes credentials
+    cdef bytes signed_last
+    cdef SigningKey key
+    cdef Sha1 begun  # the signature, up to what differs between messages
 
-    def __init__(self, common, queue_id, broker_name):
+    def __init__(self, common, queue_id, broker_name, credentials=None):
+        cdef bytes first
         self.head, self.queue = template_parts(common, queue_id, broker_name)
+        if credentials is not None:
+            self.credentials = credentials_part(credentials)
+            first, self.signed_last = signed_parts(common, queue_id, broker_name, credentials)
+            self.key = SigningKey(credentials.secret)
+            self.key.begin(&self.begun)
+            self.key.update(&self.begun, <const uint8_t *>PyBytes_AS_STRING(first), PyBytes_GET_SIZE(first))
 
     def write(
         self,
@@ -107,12 +129,16 @@ cdef class SendTemplate:
         cdef Py_ssize_t flag_size = write_number(flag, flag_digits)
         cdef Py_ssize_t born_size = write_number(born_timestamp, born_digits)
         cdef Py_ssize_t opaque_size = write_number(opaque, opaque_digits)
+        cdef Py_ssize_t signature_size = 0
+        cdef Sha1 sha
         cdef uint8_t *at
         cdef bytes frame
+        if self.key is not None:
+            signature_size = PyBytes_GET_SIZE(self.credentials) + SIGNATURE_SIZE
         size = (
             PyBytes_GET_SIZE(self.head) + flag_size + PyBytes_GET_SIZE(_middle)
             + quoted_size(text, text_size) + PyBytes_GET_SIZE(self.queue) + born_size
-            + PyBytes_GET_SIZE(kind) + opaque_size + PyBytes_GET_SIZE(_end)
+            + signature_size + PyBytes_GET_SIZE(kind) + opaque_size + PyBytes_GET_SIZE(_end)
         )
         if 4 + size + PyBytes_GET_SIZE(body) > 0xFFFFFFFF:
             raise OverflowError("a frame is of less than 4 GiB")
@@ -126,7 +152,20 @@ cdef class SendTemplate:
         at = put_quoted(at, text, text_size)
         at = put(at, self.queue)
         memcpy(at, born_digits, born_size)
-        at = put(at + born_size, kind)
+        at += born_size
+        if self.key is not None:
+            sha = self.begun
+            self.key.update(&sha, born_digits, born_size)
+            self.key.update(&sha, flag_digits, flag_size)
+            self.key.update(&sha, text, text_size)
+            self.key.update(
+                &sha, <const uint8_t *>PyBytes_AS_STRING(self.signed_last), PyBytes_GET_SIZE(self.signed_last)
+            )
+            self.key.update(&sha, <const uint8_t *>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+            at = put(at, self.credentials)
+            self.key.write(&sha, at)
+            at += SIGNATURE_SIZE
+        at = put(at, kind)
         memcpy(at, opaque_digits, opaque_size)
         at = put(at + opaque_size, _end)
         put(at, body)

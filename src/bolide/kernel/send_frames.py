@@ -7,12 +7,14 @@ successfully stored messages are decoded here; all other frames are left to `pro
 
 import struct
 from collections.abc import Container, Mapping
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
+from bolide.kernel.signatures import SigningKey
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import FrameFlag
+from bolide.protocol.signature import SIGNATURE
 from bolide.version import ROCKETMQ_VERSION
 
 _PREFIX = struct.Struct(">II")
@@ -23,17 +25,37 @@ _MAX_JSON_HEADER = (
 _text = msgspec.json.Encoder().encode
 
 
+class Credentials(NamedTuple):
+    """Who signs requests, and with what."""
+
+    fields: Mapping[str, str]
+    """The access key, and a security token if there is one."""
+    secret: bytes
+
+
 class SendTemplate:
     """The parts that all plain sends of a producer to one queue have in common.
 
     Args:
         common: producer group and topic fields, by their short names.
+        credentials: if given, requests are signed.
     """
 
-    __slots__ = ("_head", "_queue")
+    __slots__ = ("_credentials", "_head", "_key", "_queue", "_signed")
 
-    def __init__(self, common: Mapping[str, str], queue_id: int, broker_name: str) -> None:
+    def __init__(
+        self,
+        common: Mapping[str, str],
+        queue_id: int,
+        broker_name: str,
+        credentials: Credentials | None = None,
+    ) -> None:
         self._head, self._queue = template_parts(common, queue_id, broker_name)
+        self._key = None
+        if credentials is not None:
+            self._key = SigningKey(credentials.secret)
+            self._credentials = credentials_part(credentials)
+            self._signed = signed_parts(common, queue_id, broker_name, credentials)
 
     def write(
         self,
@@ -50,19 +72,28 @@ class SendTemplate:
         Raises:
             UnicodeEncodeError: the properties contain a lone surrogate.
         """
-        header = b"%b%d%b%b%b%d%b%d%b" % (
+        header = b"%b%d%b%b%b%d%b%b%d%b" % (
             self._head,
             flag,
             MIDDLE,
             _text(properties),
             self._queue,
             born_timestamp,
+            self._signature(born_timestamp, flag, properties, body),
             ONE_WAY if one_way else ANSWERED,
             opaque,
             END,
         )
         size = len(header)
         return b"".join((_PREFIX.pack(4 + size + len(body), size), header, body))
+
+    def _signature(self, born_timestamp: int, flag: int, properties: str, body: bytes) -> bytes:
+        """The fields of the signature, if requests are signed."""
+        if self._key is None:
+            return b""
+        first, last = self._signed
+        content = b"%b%d%d%b%b%b" % (first, born_timestamp, flag, properties.encode(), last, body)
+        return self._credentials + self._key.sign(content)
 
 
 # Constant bytes between the parts of a request that differ per message.
@@ -79,6 +110,23 @@ def template_parts(
     head = _text({**common, "f": "0", "h": ""}).removesuffix(b'"}')
     queue = _text({"e": str(queue_id), "n": broker_name, "g": ""})[1:-2]
     return b'{"code":%d,"extFields":%b' % (RequestCode.SEND_MESSAGE_V2, head), b"," + queue
+
+
+def credentials_part(credentials: Credentials) -> bytes:
+    """The bytes between the born timestamp and the signature."""
+    fields = _text({**credentials.fields, SIGNATURE: ""}).removesuffix(b'"}')
+    return b'",' + fields.removeprefix(b"{")
+
+
+def signed_parts(
+    common: Mapping[str, str], queue_id: int, broker_name: str, credentials: Credentials
+) -> tuple[bytes, bytes]:
+    """The values that are signed before those of a message's own fields, g to i, and after them."""
+    fields = {**common, **credentials.fields, "e": str(queue_id), "n": broker_name}
+    fields |= {"f": "0", "j": "0"}
+    before = "".join(fields[name] for name in sorted(fields) if name < "g")
+    after = "".join(fields[name] for name in sorted(fields) if name > "i")
+    return before.encode(), after.encode()
 
 
 SendAnswer = tuple[int, str, int, int, str | None, str, bool]

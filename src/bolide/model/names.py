@@ -35,6 +35,8 @@ SYSTEM_TOPICS = frozenset({
 
 POP_JOURNAL_TOPIC = "rmq_sys_bolide_pop"
 """Bolide's own: the journal of POP consumption."""
+AUDIT_TOPIC = "rmq_sys_bolide_audit"
+"""Bolide's own: who administered the broker; no client may send to it or pull from it."""
 POP_JOURNAL_GROUP = "CID_RMQ_SYS_bolide_pop"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 
@@ -43,16 +45,19 @@ TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
-_NOT_SENDABLE = frozenset({
+_REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
+_INTERNAL = frozenset({
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
     HALF_TOPIC,
     OP_HALF_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
-    SELF_TEST_TOPIC,
-    OFFSET_MOVED_EVENT,
+    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
     POP_JOURNAL_TOPIC,
+    AUDIT_TOPIC,
 })  # fmt: skip
+_NOT_SENDABLE = _INTERNAL | {SELF_TEST_TOPIC, OFFSET_MOVED_EVENT}
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 PARK_PREFIX: Final = "%PARK%"
@@ -67,7 +72,12 @@ MAX_SYSTEM_TOPIC_LENGTH: Final = 255
 
 def is_sendable(topic: str) -> bool:
     """Whether clients may send to a topic; some topics only the broker writes."""
-    return topic not in _NOT_SENDABLE
+    return topic not in _NOT_SENDABLE and not topic.startswith(_REVIVE_PREFIX)
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic holds messages of other topics, or what the broker keeps for itself."""
+    return topic in _INTERNAL or topic.startswith(_REVIVE_PREFIX)
 
 
 def reply_topic(cluster: str) -> str:
@@ -77,7 +87,7 @@ def reply_topic(cluster: str) -> str:
 
 def revive_topic(cluster: str) -> str:
     """The topic of RocketMQ 5.x's POP checkpoints and acknowledgements."""
-    return f"rmq_sys_REVIVE_LOG_{cluster}"
+    return _REVIVE_PREFIX + cluster
 
 
 def retry_topic(group: str) -> str:

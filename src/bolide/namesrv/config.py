@@ -4,16 +4,34 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from bolide.auth.provider_classes import USUAL_CLASSES
+from bolide.auth.settings import AccessSettings
 from bolide.config import Ignored, option
 from bolide.logs import LogLevel
-from bolide.remoting.settings import IGNORED_SERVER, THREADS, ServerSettings
+from bolide.remoting.settings import (
+    EVERY_INTERFACE,
+    IGNORED_SERVER,
+    LOOPBACK,
+    THREADS,
+    ServerSettings,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameServerConfig(ServerSettings):
+class NameServerConfig(AccessSettings, ServerSettings):
     """All settings of a NameServer. Durations are seconds here, milliseconds in files."""
 
-    listen_port: int = option(9876, "Port to listen on; 0 selects a free port.", bounds=(0, 65535))
+    listen_port: int = option(
+        9876, "Port to listen on; 0 selects a free port.", bounds=(0, 65535), fixed=True
+    )
+    use_tls: bool = option(
+        False,
+        "Call brokers over TLS.",
+        key="useTLS",
+        aliases=("tls.enable",),
+        ours=True,
+        fixed=True,
+    )
 
     # Brokers and routes
     scan_not_active_broker_interval: float = option(
@@ -62,6 +80,7 @@ class NameServerConfig(ServerSettings):
     rocketmq_home: str | None = option(
         lambda: os.environ.get("ROCKETMQ_HOME"),
         "RocketMQ installation directory; its conf/ is searched for configuration files.",
+        fixed=True,
     )
     kv_config_path: Path = option(
         lambda: Path.home() / "namesrv" / "kvConfig.json", "File of the KV configuration."
@@ -72,16 +91,32 @@ class NameServerConfig(ServerSettings):
     )
     config_black_list: tuple[str, ...] = option(
         ("configBlackList", "configStorePath", "kvConfigPath"),
-        "Keys that cannot be changed at run time, separated by semicolons.",
+        "Keys that cannot be changed at run time, separated by semicolons, besides the fixed ones.",
+        fixed=True,
     )
     log_level: LogLevel = option(
         LogLevel.INFO, "Minimum level of log messages.", ours=True, live=True
     )
 
+    def __post_init__(self) -> None:
+        if not self.bind_address:
+            address = EVERY_INTERFACE if self.authentication_enabled else LOOPBACK
+            object.__setattr__(self, "bind_address", address)
 
-_TLS = "TLS 1.2 or newer, with the ciphers of the system's OpenSSL"
+
 _CONTROLLER = "the controller is not implemented"
 _CLIENT = "the NameServer calls brokers only to notify them"
+_PATHS_AND_ADDRESSES = {
+    "controllerStorePath",
+    "controllerDLegerPeers",
+    "jRaftServerId",
+    "jRaftInitConf",
+    "jRaftControllerRPCAddr",
+    "metricsExporterType",
+    "metricsGrpcExporterTarget",
+    "metricsPromExporterPort",
+    "metricsPromExporterHost",
+}
 
 IGNORED = {
     "productEnvName": Ignored("center", "there is no fall-back to a product environment"),
@@ -108,37 +143,25 @@ IGNORED_CLIENT = dict.fromkeys(
         "clientSocketRcvBufSize",
         "clientPooledByteBufAllocatorEnable",
         "clientCloseSocketIfTimeout",
-        "socksProxyConfig",
         "disableCallbackExecutor",
         "disableNettyWorkerGroup",
         "maxReconnectIntervalTimeSeconds",
         "enableReconnectForGoAway",
         "scanAvailableNameSrv",
-        "useTLS",
     ),
     Ignored("", _CLIENT),
-)
+) | {"socksProxyConfig": Ignored("", _CLIENT, secret=True)}
 """Keys of RocketMQ's own client (`NettyClientConfig`), which namesrv.conf may also hold."""
 
 
 IGNORED_TLS = {
-    "tls.server.authClient": Ignored(
-        "false", "tls.server.need.client.auth decides whether client certificates are verified"
-    ),
-    "tls.test.mode.enable": Ignored("true", "there is no self-signed test certificate"),
-    "tls.enable": Ignored("false", _CLIENT),
-    "tls.ciphers": Ignored("", _TLS),
-    "tls.protocols": Ignored("", _TLS),
-    "tls.client.keyPath": Ignored("", _CLIENT),
-    "tls.client.keyPassword": Ignored("", _CLIENT),
-    "tls.client.certPath": Ignored("", _CLIENT),
-    "tls.client.authServer": Ignored("", _CLIENT),
-    "tls.client.trustCertPath": Ignored("", _CLIENT),
+    "tls.test.mode.enable": Ignored("true", "there is no self-signed test certificate", fixed=True),
 }
-"""Keys of RocketMQ's tls.properties (`TlsSystemConfig`)."""
+"""Keys of RocketMQ's tls.properties (`TlsSystemConfig`) without effect here."""
 
-IGNORED_CONTROLLER = dict.fromkeys(
-    (
+IGNORED_CONTROLLER = {
+    key: Ignored("", _CONTROLLER, fixed=key in _PATHS_AND_ADDRESSES)
+    for key in (
         "controllerThreadPoolNums",
         "controllerRequestThreadPoolQueueCapacity",
         "controllerDLegerGroup",
@@ -161,7 +184,6 @@ IGNORED_CONTROLLER = dict.fromkeys(
         "jRaftScanWaitTimeoutMs",
         "metricsExporterType",
         "metricsGrpcExporterTarget",
-        "metricsGrpcExporterHeader",
         "metricGrpcExporterTimeOutInMills",
         "metricGrpcExporterIntervalInMills",
         "metricLoggingExporterIntervalInMills",
@@ -169,7 +191,12 @@ IGNORED_CONTROLLER = dict.fromkeys(
         "metricsPromExporterHost",
         "metricsLabel",
         "metricsInDelta",
-    ),
-    Ignored("", _CONTROLLER),
-)
+    )
+} | {"metricsGrpcExporterHeader": Ignored("", _CONTROLLER, secret=True)}
 """Keys of a controller inside the NameServer (`ControllerConfig`, `JraftConfig`)."""
+
+IGNORED_CLASSES = dict.fromkeys(USUAL_CLASSES, Ignored("", "users and policies are in files"))
+"""Keys for classes of RocketMQ's access control; other classes are refused."""
+
+ALL_IGNORED = IGNORED | IGNORED_CLIENT | IGNORED_TLS | IGNORED_CONTROLLER | IGNORED_CLASSES
+"""All keys of a namesrv.conf that have no effect."""

@@ -3,13 +3,24 @@
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
 
-from bolide import logs, properties, snapshot
-from bolide.config import ConfigCell, options_of, to_texts
+from bolide import logs, properties
+from bolide.auth.access import Access, is_loopback
+from bolide.auth.settings import AccessSettings
+from bolide.auth.standing import Explaining
+from bolide.config import (
+    ConfigCell,
+    change_file,
+    fixed_keys,
+    ignored_texts,
+    options_of,
+    secret_keys,
+    to_texts,
+)
 from bolide.errors import ConfigError
-from bolide.namesrv.config import IGNORED, NameServerConfig
+from bolide.namesrv.config import ALL_IGNORED, IGNORED, NameServerConfig
 from bolide.namesrv.kv import ORDER_TOPICS, KvConfig
 from bolide.namesrv.routes import (
     UNIT,
@@ -53,6 +64,7 @@ from bolide.protocol.refusals import (
     ServerError,
     TopicNotFound,
 )
+from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.remoting.tasks import uninterrupted
 
@@ -63,7 +75,57 @@ Notify = Callable[[Iterable[MinIdNotice]], None]
 _V3_0_11, _V4_9_4, _V5_0_0 = 37, 401, 413
 _SHORT_BODY = 64 * 1024
 _FAQ = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
-_ALWAYS_LOCKED = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
+_ACCESS = options_of(AccessSettings)
+_SECRETS = secret_keys(NameServerConfig, ALL_IGNORED)
+_FIXED = fixed_keys(NameServerConfig, ALL_IGNORED)
+
+
+class OwnBrokers:
+    """Keeps a peer from speaking for the brokers of others.
+
+    Without a verified identity it speaks only for brokers that its host registered, and with one
+    only for those of the cluster that it may update.
+    """
+
+    def __init__(self, access: Access, config: ConfigCell[NameServerConfig]) -> None:
+        self._access = access
+        self._config = config
+
+    def require(self, request: Request[Any], links: Iterable[Hashable], what: str) -> None:
+        """Raises NoPermission if brokers registered through connections of other hosts."""
+        peer = request.connection.peer
+        if (
+            self._access.verifies_identity
+            or self._config.value.allow_remote_admin
+            or is_loopback(peer)
+        ):
+            return
+        for link in links:
+            if isinstance(link, Connection) and _host_of(link.peer) != _host_of(peer):
+                raise NoPermission(
+                    f"{what} from {peer} is refused: the broker registered from {link.peer}, and"
+                    " without access control only its own host may speak for it. Turn on access"
+                    " control, or set allowRemoteAdmin=true in the file of the NameServer"
+                )
+
+    def require_cluster(
+        self, request: Request[Any], broker_name: str, cluster: str, clusters: Iterable[str]
+    ) -> None:
+        """Raises NoPermission if the broker belongs to another cluster, except to a super user.
+
+        Args:
+            cluster: the one that the request names, and that the sender may update.
+            clusters: those in which the broker is registered.
+        """
+        others = [each for each in clusters if each != cluster]
+        if not others or not self._access.verifies_identity:
+            return
+        identity = self._access.check(request.frame, request.connection.peer)
+        if not (isinstance(self._access, Explaining) and self._access.standing(identity).is_super):
+            raise NoPermission(
+                f"broker {broker_name} belongs to cluster {', '.join(others)}, not to {cluster}:"
+                " only a super user may move it. Give the broker another brokerName"
+            )
 
 
 class RouteHandlers:
@@ -116,9 +178,15 @@ class BrokerHandlers:
     """Registers brokers and lists them."""
 
     def __init__(
-        self, routes: RouteTable, kv: KvConfig, config: ConfigCell[NameServerConfig], notify: Notify
+        self,
+        routes: RouteTable,
+        kv: KvConfig,
+        config: ConfigCell[NameServerConfig],
+        notify: Notify,
+        own: OwnBrokers,
     ) -> None:
         self._routes = routes
+        self._own = own
         self._kv = kv
         self._config = config
         self._notify = notify
@@ -135,6 +203,8 @@ class BrokerHandlers:
                 body = await asyncio.to_thread(_decode_registration, request)
         else:
             body = _decode_registration(request)
+        clusters = self._routes.clusters_of(header.broker_name)
+        self._own.require_cluster(request, header.broker_name, header.cluster_name, clusters)
         registered = self._routes.register(header, body, request.connection)
         if registered is None:
             raise ServerError("register broker failed")
@@ -154,6 +224,9 @@ class BrokerHandlers:
     def unregister(self, request: Request[UnregisterBrokerHeader]) -> Reply:
         header = request.header
         key = BrokerKey(header.cluster_name, header.broker_addr)
+        self._own.require(request, self._routes.links_of(key.address), f"unregistration of {key}")
+        clusters = self._routes.clusters_of(header.broker_name)
+        self._own.require_cluster(request, header.broker_name, header.cluster_name, clusters)
         self._notify(self._routes.unregister(key, header.broker_name))
         return Reply()
 
@@ -196,9 +269,12 @@ class BrokerHandlers:
 class TopicHandlers:
     """Lists topics and changes their routes."""
 
-    def __init__(self, routes: RouteTable, config: ConfigCell[NameServerConfig]) -> None:
+    def __init__(
+        self, routes: RouteTable, config: ConfigCell[NameServerConfig], own: OwnBrokers
+    ) -> None:
         self._routes = routes
         self._config = config
+        self._own = own
 
     @handles(NoHeader, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     def all_topics(self, request: Request[NoHeader]) -> Reply:
@@ -234,6 +310,9 @@ class TopicHandlers:
     def register_topic(self, request: Request[RegisterTopicHeader]) -> Reply:
         route = fastjson.decode(request.body or b"{}", TopicRoute)
         if route.queue_datas:
+            for each in route.queue_datas:
+                links = self._routes.links_of_group(each.broker_name)
+                self._own.require(request, links, f"a route of {each.broker_name}")
             self._routes.set_topic(request.header.topic, route.queue_datas)
         return Reply()
 
@@ -286,7 +365,7 @@ class ConfigHandlers:
     def __init__(self, config: ConfigCell[NameServerConfig], ignored: Mapping[str, str]) -> None:
         self._config = config
         self._writing = asyncio.Lock()  # one file, one writer
-        self._others = {key: ignored.get(key, item.default) for key, item in IGNORED.items()}
+        self._others = ignored_texts(IGNORED, ignored)
 
     @handles(NoHeader, RequestCode.GET_NAMESRV_CONFIG)
     def show(self, request: Request[NoHeader]) -> Reply:
@@ -295,9 +374,12 @@ class ConfigHandlers:
     @handles(NoHeader, RequestCode.UPDATE_NAMESRV_CONFIG, max_body=_SHORT_BODY)
     async def update(self, request: Request[NoHeader]) -> Reply:
         texts = properties.parse(request.body.decode(errors="replace"))
-        locked = _ALWAYS_LOCKED.union(self._config.value.config_black_list)
-        if not locked.isdisjoint(texts):
-            raise NoPermission("Can not update config in black list.")
+        locked = _FIXED.union(self._config.value.config_black_list)
+        if refused := sorted(locked & texts.keys()):
+            raise NoPermission(
+                f"Can not update config in black list: {', '.join(refused)}; nothing is changed."
+                " Such settings change only in the file or on the command line, at a restart"
+            )
         await uninterrupted(self._change(texts, request.connection.peer))
         return Reply()
 
@@ -318,7 +400,7 @@ class ConfigHandlers:
     async def _write(self, changes: dict[str, str]) -> None:
         path = self._config.value.config_store_path
         try:
-            await asyncio.to_thread(_write, path, changes)
+            await asyncio.to_thread(change_file, path, changes, _SECRETS)
         except OSError as exc:
             raise ServerError(f"nothing is changed, {path} cannot be written: {exc}") from exc
 
@@ -326,28 +408,24 @@ class ConfigHandlers:
         options = options_of(NameServerConfig)
         for key, text in changed.items():
             when = "now" if options[key].live else "after a restart"
-            shown = "(secret)" if options[key].secret else text
-            log.info("%s set %s=%s, in effect %s", peer, key, shown, when)
+            log.info("%s set %s=%s, in effect %s", peer, key, text, when)
         for key in texts.keys() - options.keys():
             log.warning("%s set %s, which has no effect here", peer, key)
 
 
 def shown_texts(config: NameServerConfig, others: dict[str, str]) -> dict[str, str]:
-    """Texts of all of RocketMQ's keys, and of Bolide's own keys not at their default."""
+    """Texts of all of RocketMQ's keys, and of Bolide's own keys not at their default.
+
+    The keys of access control are RocketMQ's, but its NameServer has none.
+    """
     options = options_of(NameServerConfig)
     texts = to_texts(config)
     hidden = {
         key
         for key, found in options.items()
-        if found.ours and getattr(config, found.field) == found.default
+        if (found.ours or key in _ACCESS) and getattr(config, found.field) == found.default
     }
     return others | {key: text for key, text in texts.items() if key not in hidden}
-
-
-def _write(path: Path, changed: dict[str, str]) -> None:
-    # Keep the other lines byte for byte, including line ends and foreign encodings.
-    before = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
-    snapshot.replace(path, properties.edit(before, changed).encode(errors="surrogateescape"))
 
 
 def _is_slow_to_decode(body: bytes) -> bool:
@@ -367,6 +445,10 @@ def _decode_registration(request: Request[RegisterBrokerHeader]) -> RegisterBrok
     if request.header.compressed or body[:1] != b"{":
         return decompress(body, with_mapping=version >= _V5_0_0)
     return fastjson.decode(body, RegisterBrokerBody)
+
+
+def _host_of(peer: str) -> str:
+    return peer.rpartition(":")[0]
 
 
 def _topics(topics: TopicList) -> Reply:

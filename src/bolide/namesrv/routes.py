@@ -160,6 +160,20 @@ class RouteTable:
             log.warning("broker %s sent no heartbeat for %g s", key, self._live[key].timeout)
         return links, self._drop(expired)
 
+    def links_of(self, address: str) -> list[Hashable]:
+        """Connections through which brokers at an address registered, of whatever cluster."""
+        return [live.link for key, live in self._live.items() if key.address == address]
+
+    def links_of_group(self, broker_name: str) -> list[Hashable]:
+        """Connections through which the members of a broker group registered."""
+        broker = self._brokers.get(broker_name)
+        addresses = set(broker.broker_addrs.values()) if broker else set()
+        return [link for address in addresses for link in self.links_of(address)]
+
+    def clusters_of(self, broker_name: str) -> list[str]:
+        """The clusters in which members of a broker group registered."""
+        return [cluster for cluster, names in self._clusters.items() if broker_name in names]
+
     # ---- topics
 
     def set_topic(self, topic: str, queues: Iterable[QueueRoute]) -> None:

@@ -8,20 +8,27 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from bolide.auth.audit import Auditor
+from bolide.auth.choice import choose_access
+from bolide.auth.credentials import inner_signers
+from bolide.auth.gate import AccessGate
+from bolide.auth.standing import StandingHandlers
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
+from bolide.namesrv.audit import LogTrail, Subjects
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.handlers import (
     BrokerHandlers,
     ConfigHandlers,
     KvHandlers,
+    OwnBrokers,
     RouteHandlers,
     TopicHandlers,
 )
 from bolide.namesrv.kv import KvConfig
 from bolide.namesrv.routes import MinIdNotice, RouteTable
 from bolide.protocol.codes import RequestCode
-from bolide.remoting.client import RemotingClient
+from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.server import RemotingServer
@@ -29,6 +36,9 @@ from bolide.remoting.server import RemotingServer
 log = logging.getLogger(__name__)
 
 _KV_LOG_INTERVAL = 600.0
+
+CLUSTER = "NameServer"
+"""Policies about a NameServer itself, not about a cluster of brokers: `Cluster:NameServer`."""
 
 
 class NameServer:
@@ -40,11 +50,17 @@ class NameServer:
     """
 
     def __init__(self, config: NameServerConfig, ignored: Mapping[str, str] | None = None) -> None:
-        self.config = ConfigCell(config, check=NameServerConfig.server_config)
+        self.config = ConfigCell(config, check=_check)
         self._ignored = ignored or {}
         self.kv = KvConfig(config.kv_config_path)
         self.routes = RouteTable(lambda: self.config.value, time.monotonic)
-        self._client = RemotingClient()
+        self.access = choose_access(
+            config, directory=config.kv_config_path.parent / "auth", cluster=CLUSTER
+        )
+        self._client = RemotingClient(
+            ClientConfig(tls=config.client_tls()), hooks=inner_signers(config)
+        )
+        self._name = "namesrv"
         self.dispatcher = self._dispatcher()
         self._server = RemotingServer(
             config.server_config(), self.dispatcher, on_close=self._connection_lost
@@ -64,12 +80,15 @@ class NameServer:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as starting:  # a failure closes what has been opened
+            starting.callback(self._auditor.denials.end_window)
             await starting.enter_async_context(self._client)
             await starting.enter_async_context(self._server)
             self._resources = starting.pop_all()
+        self._name = f"namesrv {self.address}"
         self._periodic_tasks = [
             asyncio.create_task(self._scan(), name="namesrv-scan"),
             asyncio.create_task(self._log_kv(), name="namesrv-log-kv"),
+            asyncio.create_task(self.access.run(), name="namesrv-access"),
         ]
         return self
 
@@ -85,13 +104,22 @@ class NameServer:
         await self._resources.aclose()
 
     def _dispatcher(self) -> Dispatcher:
-        return Dispatcher(
+        own = OwnBrokers(self.access, self.config)
+        gate = AccessGate(self.access)
+        dispatcher = Dispatcher(
             RouteHandlers(self.routes, self.kv, self.config, time.monotonic),
-            BrokerHandlers(self.routes, self.kv, self.config, self._notify),
-            TopicHandlers(self.routes, self.config),
+            BrokerHandlers(self.routes, self.kv, self.config, self._notify, own),
+            TopicHandlers(self.routes, self.config, own),
             KvHandlers(self.kv),
             ConfigHandlers(self.config, self._ignored),
+            StandingHandlers(self.access),
+            gate=gate,
         )
+        self._auditor = Auditor(LogTrail(), gate.identify, lambda: self._name)
+        gate.on_denied.add(self._auditor.denials.add)
+        describers = Subjects(self.routes, self.kv, self.config).describers()
+        self._auditor.take_over(dispatcher.routes, describers, {})
+        return dispatcher
 
     def _settings_changed(self, config: NameServerConfig) -> None:
         self.routes.clear_encoded()
@@ -130,3 +158,9 @@ class NameServer:
             await self._client.notify(address, code, notice.header)
         except (BolideError, ValueError) as exc:
             log.warning("could not notify broker %s: %s", address, exc)
+
+
+def _check(config: NameServerConfig) -> None:
+    """Raises ConfigError if settings contradict each other."""
+    config.server_config()
+    config.client_tls()

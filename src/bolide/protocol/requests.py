@@ -15,6 +15,7 @@ from bolide.protocol.bodies import replication as replication_bodies
 from bolide.protocol.bodies import routes as route_bodies
 from bolide.protocol.bodies import stats as stats_bodies
 from bolide.protocol.bodies import topics as topic_bodies
+from bolide.protocol.bodies.audit import AuditPage
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.heartbeat import ClientCheck, Heartbeat
 from bolide.protocol.bodies.locks import LockReply, LockRequest
@@ -25,6 +26,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import Header, NoHeader
 from bolide.protocol.headers import (
     access,
+    audit,
     clients,
     controller,
     filters,
@@ -265,6 +267,7 @@ _FILTERS = {
 }
 
 _RUNTIME = {
+    RequestCode.BOLIDE_READ_AUDIT: RequestKind(audit.ReadAuditHeader, reply_body=AuditPage),
     RequestCode.UPDATE_BROKER_CONFIG: RequestKind(body=str),
     RequestCode.GET_BROKER_CONFIG: RequestKind(reply=runtime.BrokerConfigReply, reply_body=str),
     RequestCode.GET_BROKER_RUNTIME_INFO: RequestKind(reply_body=route_bodies.KvTable),
@@ -325,7 +328,13 @@ _ACCESS = {
     RequestCode.DELETE_ACL_CONFIG: RequestKind(access.AccessKeyHeader),
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO: RequestKind(reply=access.AclVersionReply),
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: RequestKind(access.WhiteAddressesHeader),
-    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: RequestKind(),
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: RequestKind(reply_body=access_bodies.PlainAccounts),
+    RequestCode.BOLIDE_WHO_AM_I: RequestKind(
+        reply=access.WhoAmIReply, answered_by=Role.BROKER | Role.NAMESRV
+    ),
+    RequestCode.BOLIDE_CAN_I: RequestKind(
+        access.CanIHeader, access.CanIReply, answered_by=Role.BROKER | Role.NAMESRV
+    ),
 }
 
 _NAMESRV = {

@@ -1,5 +1,7 @@
 """Addresses in RocketMQ's form: `host:port`, IPv6 in brackets."""
 
+from ipaddress import ip_address
+
 
 def format_address(address: object) -> str:
     """Format a socket address as `host:port`, IPv6 in brackets."""
@@ -19,3 +21,15 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{address!r} is not an address of the form host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a host, an IP address or a name, is this machine by its loopback interface."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

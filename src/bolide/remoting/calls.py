@@ -86,6 +86,11 @@ class PendingCalls:
     def __len__(self) -> int:
         return len(self._calls) + len(self._plain)
 
+    @property
+    def is_none_answered(self) -> bool:
+        """Whether every request so far is still pending."""
+        return len(self) == self._next
+
     def number(self) -> int:
         """Return an opaque number that no pending call uses."""
         while True:
@@ -141,13 +146,13 @@ class PendingCalls:
                 answer.set_result(response)
         return end
 
-    def fail_all(self) -> None:
+    def fail_all(self, reason: str = "") -> None:
         """Fail all pending calls: the connection is closed."""
         if self._timer is not None:
             self._timer.cancel()
         for answer, _ in self._all():
             if not answer.done():
-                answer.set_exception(ConnectionLost(self._peer))
+                answer.set_exception(ConnectionLost(self._peer, reason))
 
     def _arm_timer(self, deadline: float) -> None:
         if self._timer is not None:
@@ -199,7 +204,11 @@ class Caller(Wire):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._pending.fail_all()
+        self._pending.fail_all(self._reason_of_loss(exc))
+
+    def _reason_of_loss(self, exc: Exception | None) -> str:
+        """Why the peer closed the connection, if that is known."""
+        return ""
 
     async def call(self, frame: Frame, within: float) -> Frame:
         """Send a request and wait for its response; `within` covers the wait for a permit too.
@@ -270,6 +279,6 @@ class Caller(Wire):
 
     def _send(self, frame: Frame) -> None:
         if self.is_closed:
-            raise ConnectionLost(self.peer)
+            raise ConnectionLost(self.peer, self._reason_of_loss(None))
         frame.opaque = self._pending.number()
         self._write(encode_frame(frame))

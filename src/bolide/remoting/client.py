@@ -4,26 +4,31 @@ import asyncio
 import logging
 import math
 import ssl
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar, cast
 
+from bolide.errors import ConfigError
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.header import Header
 from bolide.protocol.refusals import refusal_for
 from bolide.remoting.address import split_address
 from bolide.remoting.calls import ConnectionLimits, Permits
-from bolide.remoting.connection import Connection, finish_all
+from bolide.remoting.connection import LINGER, Connection, finish_all
 from bolide.remoting.dispatch import Dispatcher, RequestHook
-from bolide.remoting.errors import ConnectFailed
+from bolide.remoting.errors import ConnectFailed, TlsFailed, UntrustedServer
 from bolide.remoting.tasks import SingleFlight
-from bolide.remoting.tls import ClientTls
+from bolide.remoting.tls import ClientTls, ReloadingContext
+from bolide.remoting.tls_failures import TLS_ONLY, explain, explain_loss, is_wrong_host, names_in
 from bolide.remoting.wire import Outbox
 
 log = logging.getLogger(__name__)
 
+P = TypeVar("P", bound=asyncio.Protocol)
+
+_IN_HANDSHAKE = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError)
 Fields = dict[str, str]
 """A header in wire form, for requests that do not use the form of their header class."""
 
@@ -60,9 +65,7 @@ class RemotingClient:
         self._connecting: SingleFlight[str, Connection] = SingleFlight(_closed)
         self._is_closed = False
         self._reconnected: dict[str, float] = {}  # -inf after the first connection
-        self._context: ssl.SSLContext | None = (
-            self.config.tls.context() if self.config.tls else None
-        )
+        self._context = ReloadingContext(self.config.tls) if self.config.tls else None
         self._limits = ConnectionLimits(
             always_read=True,
             one_way_calls=asyncio.Semaphore(self.config.max_one_way_calls),
@@ -165,24 +168,72 @@ class RemotingClient:
         return connection
 
     async def _connect(self, address: str) -> Connection:
-        loop = asyncio.get_running_loop()
         host, port = split_address(address)
+        tls, context = self.config.tls, await self._current_context()
         try:
             async with asyncio.timeout(self.config.connect_timeout):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(
-                        self._dispatcher, self._limits, outbox=self._outbox, fast=self._answers
-                    ),
-                    host,
-                    port,
-                    ssl=self._context,
-                )
+                connection = await self._open_socket(host, port, context, self._new_connection)
         except TimeoutError as exc:
             seconds = self.config.connect_timeout
             raise ConnectFailed(address, f"no answer within {seconds:g} s") from exc
+        except ssl.SSLCertVerificationError as exc:
+            assert tls is not None
+            names = await self._names_of(host, port) if is_wrong_host(exc) else None
+            raise UntrustedServer(address, explain(exc, tls, host, names)) from exc
         except OSError as exc:
-            raise ConnectFailed(address, exc) from exc
+            if tls is None or not isinstance(exc, _IN_HANDSHAKE):
+                raise ConnectFailed(address, exc) from exc
+            raise TlsFailed(address, explain(exc, tls, host)) from exc
         return connection
+
+    def _new_connection(self) -> Connection:
+        connection = _ClientConnection(
+            self._dispatcher, self._limits, outbox=self._outbox, fast=self._answers
+        )
+        connection.tls = self.config.tls
+        return connection
+
+    async def _current_context(self) -> ssl.SSLContext | None:
+        if self._context is None:
+            return None
+        await asyncio.to_thread(self._context.check)
+        return self._context.current
+
+    async def _open_socket(
+        self,
+        host: str,
+        port: int,
+        context: ssl.SSLContext | None,
+        protocol: Callable[[], P],
+    ) -> P:
+        loop = asyncio.get_running_loop()
+        name = self.config.tls.server_name if self.config.tls else None
+        _, made = await loop.create_connection(
+            protocol,
+            host,
+            port,
+            ssl=context,
+            server_hostname=(name or host) if context else None,
+            # Java's servers do not answer the end of a TLS connection.
+            ssl_shutdown_timeout=LINGER if context else None,
+        )
+        return made
+
+    async def _names_of(self, host: str, port: int) -> list[str] | None:
+        """The names in the certificate of a server, for the text of an error; None if unknown.
+
+        Python's ssl does not show a certificate that it has refused, so a second connection is
+        made that does not check the name, and is closed at once.
+        """
+        assert self.config.tls is not None
+        nameless = replace(self.config.tls, check_host=False)
+        try:
+            context = await asyncio.to_thread(nameless.context)
+            async with asyncio.timeout(self.config.connect_timeout):
+                seen = await self._open_socket(host, port, context, _Glance)
+        except (OSError, TimeoutError, ConfigError):
+            return None
+        return names_in(seen.certificate)
 
     async def _close_idle(self) -> None:
         """Close idle connections periodically and drop closed ones."""
@@ -218,3 +269,24 @@ class PlainAnswers:
 
     def serve(self, data: bytes, position: int, connection: Connection, until: float) -> int:
         return connection.resolve_answers(data, position)
+
+
+class _ClientConnection(Connection):
+    """A connection of a client, which says why the server may have closed it."""
+
+    tls: ClientTls | None = None
+
+    def _reason_of_loss(self, exc: Exception | None) -> str:
+        if not self._pending.is_none_answered:
+            return ""
+        return TLS_ONLY if self.tls is None else explain_loss(exc, self.tls)
+
+
+class _Glance(asyncio.Protocol):
+    """Looks at the certificate of a server and closes the connection."""
+
+    certificate: dict[str, object] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.certificate = transport.get_extra_info("peercert")
+        cast("asyncio.Transport", transport).abort()

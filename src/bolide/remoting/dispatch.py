@@ -186,6 +186,13 @@ class Route(NamedTuple):
     refused_with: Header | None
 
 
+_WITH_PASSWORDS = {
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+    RequestCode.AUTH_CREATE_USER,
+    RequestCode.AUTH_UPDATE_USER,
+}
+
+
 class Dispatcher:
     """Passes each request to the handler of its code and turns the outcome into a response."""
 
@@ -309,7 +316,8 @@ def _failure(frame: Frame, exc: Exception) -> Frame:
     if isinstance(exc, Refusal):
         return Frame(code=exc.code, remark=exc.remark)
     if isinstance(exc, ProtocolError):
-        log.warning("request %s is malformed: %s", frame.code, exc)
+        shown = "(it may hold a password)" if frame.code in _WITH_PASSWORDS else exc
+        log.warning("request %s is malformed: %s", frame.code, shown)
         return Frame(code=ResponseCode.SYSTEM_ERROR, remark=str(exc))
     log.error("request %s failed", frame.code, exc_info=exc)
     return Frame(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(exc).__name__}: {exc}")

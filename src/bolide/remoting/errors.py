@@ -15,12 +15,21 @@ class ConnectFailed(RemotingError):
         self.address = address
 
 
+class TlsFailed(ConnectFailed):
+    """The TLS handshake failed."""
+
+
+class UntrustedServer(TlsFailed):
+    """The certificate of a server is not valid, not trusted or not for its host."""
+
+
 class ConnectionLost(RemotingError):
     """The connection was closed before the response arrived."""
 
-    def __init__(self, peer: str) -> None:
-        super().__init__(f"the connection to {peer} was closed")
+    def __init__(self, peer: str, reason: str = "") -> None:
+        super().__init__(f"the connection to {peer} was closed" + (reason and f": {reason}"))
         self.peer = peer
+        self.reason = reason
 
 
 class CallTimedOut(RemotingError):

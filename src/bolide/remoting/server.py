@@ -33,7 +33,7 @@ _TLS_HANDSHAKE_TIMEOUT = 10.0
 class ServerConfig:
     """Settings of a server; durations in seconds, sizes in bytes, 0 is the system's choice."""
 
-    host: str = "0.0.0.0"  # noqa: S104  RocketMQ's default: all interfaces
+    host: str = "127.0.0.1"
     port: int = 0
     backlog: int = 1024
     send_buffer: int = 0
@@ -74,6 +74,7 @@ class RemotingServer:
         self._orphaned: set[asyncio.Task[None]] = set()
         """Tasks of requests whose connection is closed, for example unfinished file writes."""
         self._context = ReloadingContext(config.tls) if config.tls.is_active else None
+        config.tls.warn()
         self._limits = ConnectionLimits(
             max_frame_size=config.max_frame_size,
             max_requests=config.max_requests_per_connection,
@@ -177,6 +178,7 @@ class RemotingServer:
 
     async def _handshake(self, client: socket.socket) -> None:
         """Detect whether the client speaks TLS, and make a connection of its socket."""
+        peer = _peer_of(client)
         try:
             context = await self._choose_tls(client)
             handshake = asyncio.current_task()
@@ -188,7 +190,8 @@ class RemotingServer:
                 ssl_shutdown_timeout=LINGER if context else None,
             )
         except (OSError, ssl.SSLError, TimeoutError) as exc:
-            log.info("a connection ended before its first request: %s", exc)
+            reason = str(exc) or type(exc).__name__
+            log.info("the connection of %s ended before its first request: %s", peer, reason)
             client.close()
         except asyncio.CancelledError:
             client.close()
@@ -292,6 +295,13 @@ async def _listen(config: ServerConfig) -> socket.socket:
         listener.close()
         raise ConfigError(f"cannot listen on {config.host}:{config.port}: {exc}") from exc
     return listener
+
+
+def _peer_of(client: socket.socket) -> str:
+    try:
+        return format_address(client.getpeername())
+    except OSError:  # it has left already
+        return "?"
 
 
 def _tune(client: socket.socket, config: ServerConfig) -> None:

@@ -1,26 +1,31 @@
-"""Settings of every server, under RocketMQ's keys (`NettyServerConfig`, `TlsSystemConfig`)."""
+"""Settings of every server, under RocketMQ's keys (`NettyServerConfig`)."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolide.config import Ignored, option, read_file
+from bolide.config import Ignored, option
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.remoting.server import ServerConfig
-from bolide.remoting.tls import ClientAuth, ServerTls, TlsMode
+from bolide.remoting.tls_settings import TlsSettings
 
 _DEFAULT_HIGH_WATER = 1024 * 1024
-DEFAULT_TLS_FILE = Path("/etc/rocketmq/tls.properties")
+LOOPBACK = "127.0.0.1"
+EVERY_INTERFACE = "0.0.0.0"  # noqa: S104  bound only if it is asked for or protected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
+class ServerSettings(TlsSettings):
     """Address, limits and TLS of a server."""
 
     bind_address: str = option(
-        "0.0.0.0",  # noqa: S104  RocketMQ's default
-        "Address to listen on: a host name, IPv4 or IPv6.",
+        "",
+        "Address to listen on: a host name, IPv4 or IPv6; 0.0.0.0 is every interface. The default"
+        " is 127.0.0.1, this machine only, unless access control is on.",
+        fixed=True,
     )
-    listen_port: int = option(0, "Port to listen on; 0 lets the system choose.", bounds=(0, 65535))
+    listen_port: int = option(
+        0, "Port to listen on; 0 lets the system choose.", bounds=(0, 65535), fixed=True
+    )
     server_socket_backlog: int = option(
         1024, "Most connections waiting to be accepted.", bounds=(1, 65535)
     )
@@ -67,33 +72,6 @@ class ServerSettings:
         ours=True,
     )
 
-    # TLS
-    tls_mode: TlsMode = option(
-        TlsMode.PERMISSIVE,
-        "disabled: plain text only; permissive: TLS and plain text on one port; enforcing: TLS.",
-        key="tls.server.mode",
-        ours=True,
-    )
-    tls_certificate: Path | None = option(
-        None, "Certificate chain, PEM; without it only plain text is served.",
-        key="tls.server.certPath", ours=True,
-    )  # fmt: skip
-    tls_key: Path | None = option(
-        None, "Private key, PEM; the default is the certificate's file.",
-        key="tls.server.keyPath", ours=True,
-    )  # fmt: skip
-    tls_key_password: str | None = option(
-        None, "Password of the private key.", key="tls.server.keyPassword", ours=True, secret=True
-    )
-    tls_trust: Path | None = option(
-        None, "Certificates of the authorities that sign client certificates, PEM.",
-        key="tls.server.trustCertPath", ours=True,
-    )  # fmt: skip
-    tls_client_auth: ClientAuth = option(
-        ClientAuth.NONE, "Whether clients must present a certificate: none, optional or require.",
-        key="tls.server.need.client.auth", ours=True,
-    )  # fmt: skip
-
     def server_config(self, port_delta: int = 0) -> ServerConfig:
         """Return the config of a server at `port_delta` from the port; port 0 stays 0.
 
@@ -101,7 +79,7 @@ class ServerSettings:
             ConfigError: the TLS settings contradict each other.
         """
         return ServerConfig(
-            host=self.bind_address,
+            host=self.bind_address or LOOPBACK,
             port=self.listen_port and self.listen_port + port_delta,
             backlog=self.server_socket_backlog,
             send_buffer=self.server_socket_snd_buf_size,
@@ -114,17 +92,7 @@ class ServerSettings:
             max_calls=self.server_async_semaphore_value,
             idle_timeout=self.server_channel_max_idle_time_seconds,
             drain_timeout=self.shutdown_wait_time_seconds,
-            tls=self._server_tls(),
-        )
-
-    def _server_tls(self) -> ServerTls:
-        return ServerTls(
-            mode=self.tls_mode,
-            certificate=self.tls_certificate,
-            key=self.tls_key,
-            key_password=self.tls_key_password,
-            trust=self.tls_trust,
-            client_auth=self.tls_client_auth,
+            tls=self.server_tls(),
         )
 
 
@@ -150,8 +118,3 @@ def find_file(name: Path, home: str | None) -> Path:
         in_home = Path(home) / "conf" / name
         return in_home if in_home.exists() else name
     return name
-
-
-def tls_texts(path: Path) -> dict[str, str]:
-    """Read the server's keys of a tls.properties file (`tls.config.file`)."""
-    return {key: text for key, text in read_file(path).items() if key.startswith("tls.server.")}

@@ -18,9 +18,17 @@ from bolide.arrow.range_fetcher import ReadOptions
 from bolide.client.instance.settings import ClientSettings
 from bolide.config import option
 from bolide.errors import ConfigError
-from bolide.remoting.tls import ClientTls
+from bolide.remoting.tls import ClientTls, TlsWords
 
 O = TypeVar("O")  # noqa: E741  a class of options
+
+_TLS_WORDS = TlsWords(
+    trust="tlsTrustCertPath=path/to/ca.pem",
+    no_verify="tlsVerify=false",
+    no_host_check="tlsCheckHost=false",
+    server_name="tlsServerName",
+    certificate="tlsCertPath and tlsKeyPath",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -38,11 +46,22 @@ class ConnectionOptions:
     security_token: str | None = option(None, "Security token of temporary keys.", secret=True)
     tls_enable: bool = option(False, "Connect with TLS.")
     tls_trust_cert_path: Path | None = option(
-        None, "Certificates that verify the servers; without it any server is trusted."
+        None,
+        "Certificates of the authorities that sign those of servers, PEM; by default those that"
+        " the system trusts.",
     )
     tls_cert_path: Path | None = option(None, "Client certificate, for servers that request one.")
     tls_key_path: Path | None = option(None, "Private key of the client certificate.")
     tls_key_password: str | None = option(None, "Password of the private key.", secret=True)
+    tls_verify: bool = option(
+        True, "Verify the certificates of servers; false accepts any server, which is unsafe."
+    )
+    tls_check_host: bool = option(
+        True, "Whether the certificate of a server must have the host that is connected to."
+    )
+    tls_server_name: str | None = option(
+        None, "Name that the certificates of servers must have, in place of their host."
+    )
     call_timeout: float = option(
         3.0, "Milliseconds for one request.", key="callTimeoutMs", scale=1000, bounds=(1, None)
     )
@@ -75,6 +94,7 @@ class ConnectionOptions:
         """Raises ConfigError if options conflict."""
         if not self.tls_enable and self._tls_given():
             raise ConfigError(f"{self._tls_given()} has no effect without tlsEnable=true")
+        self._tls()
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigError("accessKey and secretKey must be given together")
         if not self.name_server:
@@ -100,6 +120,10 @@ class ConnectionOptions:
             key=self.tls_key_path,
             key_password=self.tls_key_password,
             trust=self.tls_trust_cert_path,
+            verify=self.tls_verify,
+            check_host=self.tls_check_host,
+            server_name=self.tls_server_name,
+            words=_TLS_WORDS,
         )
 
     def _tls_given(self) -> str | None:
@@ -108,6 +132,9 @@ class ConnectionOptions:
             "tlsCertPath": self.tls_cert_path,
             "tlsKeyPath": self.tls_key_path,
             "tlsKeyPassword": self.tls_key_password,
+            "tlsVerify": not self.tls_verify,
+            "tlsCheckHost": not self.tls_check_host,
+            "tlsServerName": self.tls_server_name,
         }
         return next((name for name, value in given.items() if value), None)
 

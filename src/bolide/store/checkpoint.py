@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
 
+from bolide.private_files import FILE_MODE
 from bolide.store.disk import Disk
 from bolide.store.key_index import IndexRecoveryPoint
 
@@ -118,7 +119,7 @@ def save_page(path: Path, data: bytes, disk: Disk, *, step: str) -> None:
         step: name of the crash point before the write, for tests.
     """
     new = not path.exists()
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         disk.step(step)
         disk.write(descriptor, data, 0)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bolide import snapshot
+from bolide.private_files import FILE_MODE, make_directory
 
 _ZEROS = bytes(1024 * 1024)
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -24,7 +25,7 @@ class Disk:
         On a full disk a store into a mapping of a sparse file would kill the process (SIGBUS).
         """
         if not path.parent.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(path.parent)
             self.sync_directory(path.parent.parent)
         descriptor, aside = _open_aside(path)
         try:
@@ -49,7 +50,7 @@ class Disk:
 
         Until its directory is synced a power cut may lose the file's name.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         return _create(path, lambda descriptor: os.ftruncate(descriptor, size))
 
     def write(self, descriptor: int, data: bytes | bytearray | memoryview, at: int) -> None:
@@ -125,14 +126,14 @@ def _open_aside(path: Path) -> tuple[int, Path | None]:
     """
     if hasattr(os, "O_TMPFILE") and _DESCRIPTORS.exists():
         try:
-            return os.open(path.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o644), None
+            return os.open(path.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, FILE_MODE), None
         except OSError as exc:
             if exc.errno not in _NO_TMPFILE:
                 raise
     beside = path.parent.parent
     one_disk = beside.stat().st_dev == path.parent.stat().st_dev
     aside = beside / (aside_of(path.parent) + path.name) if one_disk else path
-    return os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644), aside
+    return os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE), aside
 
 
 def _name(descriptor: int, aside: Path | None, path: Path) -> None:
@@ -146,7 +147,7 @@ def _name(descriptor: int, aside: Path | None, path: Path) -> None:
 
 def _create(path: Path, fill: Callable[[int], None]) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o644)
+    descriptor = os.open(path, flags, FILE_MODE)
     try:
         fill(descriptor)
     except BaseException:

@@ -105,6 +105,11 @@ class Layout:
         return sorted(path for path in directory.iterdir() if _INDEX_NAME.fullmatch(path.name))
 
 
+def is_directory_name(topic: str) -> bool:
+    """Whether a topic can be the name of a directory, and not a path to another place."""
+    return topic not in {"", ".", ".."} and "/" not in topic and "\0" not in topic
+
+
 def queue_directories(root: Path, name: str = "consumequeue") -> Iterator[tuple[str, int, Path]]:
     """Yield topic, queue id and directory of each consume queue."""
     top = root / name

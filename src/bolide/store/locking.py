@@ -5,6 +5,7 @@ import os
 import threading
 from pathlib import Path
 
+from bolide.private_files import FILE_MODE
 from bolide.store.errors import StoreInUse
 
 _TEXT = b"lock"
@@ -24,7 +25,7 @@ class StoreLock:
         with _guard:
             if self._path in _held:
                 raise StoreInUse(self._path)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
                 # Not flock: Java's FileLock is a POSIX lock, and neither kind excludes the other.
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)

@@ -16,6 +16,7 @@ from typing import Self
 
 from bolide.config import ConfigCell
 from bolide.kernel import Check
+from bolide.private_files import create_file, make_directory
 from bolide.store import config as settings
 from bolide.store.appending import (
     Appended,
@@ -156,7 +157,7 @@ class MessageStore(FileAppends):
             raise RuntimeError("a store is opened once: make another for the next time")
         root = self.config.value.root
         if not root.exists():
-            root.mkdir(parents=True, exist_ok=True)
+            make_directory(root)
             self._disk.sync_directory(root.parent)
         self._lock_file.acquire()
         self._used = True
@@ -195,7 +196,8 @@ class MessageStore(FileAppends):
         self.queues.load()
         if self.index:
             self.index.load()
-        self._abort.write_text(str(os.getpid()))
+        with create_file(self._abort) as file:
+            file.write(str(os.getpid()).encode())
         self._disk.sync_directory(root)
         loaded = LoadedStore(
             log=self.log,

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bolide.kernel import Check, Scan, scan
+from bolide.private_files import create_file, make_directory
 from bolide.protocol.record import Record, read_record
 from bolide.store.checkpoint import Checkpoint
 from bolide.store.commit_log import CommitLog, LogFile
@@ -102,8 +103,8 @@ def _next_magic(file: LogFile, start: int, end: int) -> int:
 
 
 def _copy(file: LogFile, start: int, end: int, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as target, file.path.open("rb") as source:
+    make_directory(path.parent)
+    with create_file(path) as target, file.path.open("rb") as source:
         source.seek(start)
         left = end - start
         while left and (data := source.read(min(left, shutil.COPY_BUFSIZE))):  # type: ignore[attr-defined]
@@ -123,7 +124,7 @@ def _rename_unique(copy: Path, name: str) -> Path:
         for path in (candidate / name for candidate in candidates)
         if not path.exists() or filecmp.cmp(path, copy, shallow=False)
     )
-    path.parent.mkdir(exist_ok=True)
+    make_directory(path.parent)
     copy.replace(path)
     for changed in {path.parent, directory, directory.parent}:
         Disk().sync_directory(changed)

@@ -12,6 +12,7 @@ from bolide.admin import (
 )
 from bolide.errors import ConfigError
 from bolide.protocol.bodies.routes import TopicList, TopicRoute
+from bolide.protocol.bodies.topics import TopicStats
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.refusals import RequestCodeNotSupported, TopicNotFound
 from bolide.remoting.errors import ConnectFailed
@@ -109,8 +110,22 @@ async def test_a_client_without_name_servers_says_how_to_give_one(
 ) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
 
-    with pytest.raises(NoNameServer, match="NAMESRV_ADDR"):
-        AdminClient()
+    async with AdminClient() as admin:
+        with pytest.raises(NoNameServer, match="NAMESRV_ADDR"):
+            await admin.topics.names()
+        with pytest.raises(NoNameServer, match="NAMESRV_ADDR"):
+            await admin.name_servers.put_value("N", "K", "V")
+
+
+@on_loop
+async def test_a_broker_that_is_named_by_its_address_needs_no_name_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    async with cast() as stage, AdminClient() as admin:
+        address = stage.name_server.address
+        stage.name_server.answers(RequestCode.GET_TOPIC_STATS_INFO, TopicStats())
+        assert await admin.topics.stats_at(address, "T") == TopicStats()
 
 
 @on_loop

@@ -14,7 +14,9 @@ from tests.unit.benchmarks.sample_rounds import sample_results
 
 
 @contextmanager
-def refuse(name: str, flush: str, checkout: Checkout | None) -> Iterator[Running]:
+def refuse(
+    name: str, flush: str, checkout: Checkout | None, *, access_control: bool
+) -> Iterator[Running]:
     raise RuntimeError(f"{name} does not start")
     yield
 
@@ -25,7 +27,9 @@ def test_a_failed_cell_does_not_affect_the_others(
     monkeypatch.setattr(stages, "started", refuse)
     cells = [BY_NAME["send-64"], Cell("send-1", "", "", BY_NAME["send-1"].load, contenders=())]
     results = sample_results(tmp_path / "a.json")
-    options = argparse.Namespace(millions=1.0, rounds=1, seconds=1.0, warm_up=1.0)
+    options = argparse.Namespace(
+        millions=1.0, rounds=1, seconds=1.0, warm_up=1.0, access_control=False
+    )
     command._measure_stage(MAIN, cells, results, options)
     assert list(results.missing) == ["send-64"]
     assert "does not start" in results.missing["send-64"]

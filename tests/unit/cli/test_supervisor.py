@@ -4,10 +4,15 @@ import asyncio
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from bolide.broker.settings.config import BrokerConfig
+from bolide.cli.broker_workers import server
+from bolide.cli.standalone import StandaloneSettings
 from bolide.cli.supervisor import FailedToStart, Server, Supervisor, describe_exit, send_signal_to
+from bolide.logs import LogLevel
 
 
 @pytest.mark.parametrize(
@@ -44,3 +49,22 @@ async def _code_of_one_killed() -> int:
     while time.monotonic() < until:  # the process ends meanwhile, before its exit code is polled
         send_signal_to(process, signal.SIGCONT)
     return await process.wait()
+
+
+def test_secrets_of_workers_are_not_on_their_command_lines() -> None:
+    settings = {"initAuthenticationUser": "hidden", "brokerName": "b"}
+    found = server("worker-0", "broker", {}, settings, BrokerConfig)
+    assert found.words == ("broker", "brokerName=b")
+    assert found.environment == {"BOLIDE_BROKER_INIT_AUTHENTICATION_USER": "hidden"}
+    assert "hidden" not in repr(found)
+
+
+def test_the_servers_of_standalone_have_the_same_first_user(tmp_path: Path) -> None:
+    first = '{"username":"root","password":"hidden"}'
+    given = {"authenticationEnabled": "true", "initAuthenticationUser": first}
+    ports = {"namesrv": 9876, "broker": 10911}
+    settings = StandaloneSettings.of(
+        given, data=tmp_path, host=None, ports=ports, level=LogLevel.INFO
+    )
+    assert settings.name_server.init_authentication_user == first
+    assert "hidden" in (settings.broker.inner_client_authentication_credentials or "")

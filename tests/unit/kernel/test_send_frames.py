@@ -13,11 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bolide.kernel import send_frames
-from bolide.kernel.send_frames import SendAnswer, SendTemplate
+from bolide.kernel.send_frames import Credentials, SendAnswer, SendTemplate
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
 from bolide.protocol.framing import decode_frame, encode_frame
 from bolide.protocol.headers.send import SendReply
+from bolide.protocol.signature import signature
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 ints = st.integers(-(2**31), 2**31 - 1)
@@ -86,6 +87,42 @@ def test_a_request_is_the_one_that_the_ordinary_way_would_write(
     template: SendTemplate = twin.SendTemplate(common, queue_id, broker)
     found = template.write(opaque, born, flag, properties, body, one_way=one_way)
     assert found == encode_frame(expected)
+
+
+@given(
+    group=texts,
+    broker=texts,
+    access_key=texts,
+    token=st.none() | texts.filter(bool),
+    secret=st.binary(max_size=70),
+    born=longs,
+    flag=ints,
+    properties=texts,
+    body=st.binary(max_size=150),
+)
+def test_a_signed_request_is_the_one_that_the_signer_would_make(
+    twin: ModuleType,
+    *,
+    group: str,
+    broker: str,
+    access_key: str,
+    token: str | None,
+    secret: bytes,
+    born: int,
+    flag: int,
+    properties: str,
+    body: bytes,
+) -> None:
+    common = COMMON | {"a": group}
+    own = {"AccessKey": access_key} | ({"SecurityToken": token} if token else {})
+    fields = common | {
+        "f": "0", "h": str(flag), "j": "0", "i": properties, "e": "3", "n": broker, "g": str(born),
+    } | own  # fmt: skip
+    fields["Signature"] = signature(fields, body, secret)
+    expected = Frame(code=RequestCode.SEND_MESSAGE_V2, fields=fields, opaque=7, body=body)
+    template: SendTemplate = twin.SendTemplate(common, 3, broker, Credentials(own, secret))
+    for _ in range(2):  # a template keeps nothing of the message before
+        assert template.write(7, born, flag, properties, body) == encode_frame(expected)
 
 
 def test_half_a_surrogate_pair_is_refused(twin: ModuleType) -> None:

@@ -13,8 +13,9 @@ from bolide.namesrv.config import (
     NameServerConfig,
 )
 from bolide.namesrv.handlers import shown_texts
-from bolide.remoting.settings import find_file, tls_texts
+from bolide.remoting.settings import find_file
 from bolide.remoting.tls import ClientAuth, TlsMode
+from bolide.remoting.tls_settings import tls_texts
 
 # `NamesrvConfig` and `NettyServerConfig` with their defaults; the port is what mqnamesrv sets,
 # the scan for expired brokers runs every 10 s as in 4.9 (5.x: 5 s).
@@ -58,7 +59,7 @@ ROCKETMQ_DEFAULTS = {
     "useEpollNativeSelector": "false",
 }
 CLIENT_KEYS = [
-    "clientWorkerThreads", "connectTimeoutMillis", "channelNotActiveInterval", "useTLS",
+    "clientWorkerThreads", "connectTimeoutMillis", "channelNotActiveInterval",
     "scanAvailableNameSrv", "socksProxyConfig", "clientCloseSocketIfTimeout",
 ]  # fmt: skip
 
@@ -71,7 +72,7 @@ def test_rocketmqs_keys_are_known_with_rocketmqs_defaults() -> None:
     shown = shown_texts(NameServerConfig(), others())
     for path in ("kvConfigPath", "configStorePath", "rocketmqHome"):
         shown.pop(path, None)
-    ours = {"scanNotActiveBrokerInterval": "10000"}
+    ours = {"scanNotActiveBrokerInterval": "10000", "bindAddress": "127.0.0.1"}
     assert shown == ROCKETMQ_DEFAULTS | ours
 
 
@@ -96,6 +97,21 @@ def test_no_key_is_both_honoured_and_ignored() -> None:
 def test_every_setting_is_explained_in_one_sentence() -> None:
     for key, found in options_of(NameServerConfig).items():
         assert found.doc.endswith("."), key
+
+
+@pytest.mark.parametrize(
+    ("texts", "bound"),
+    [
+        ({}, "127.0.0.1"),
+        ({"bindAddress": "0.0.0.0"}, "0.0.0.0"),
+        ({"authenticationEnabled": "true"}, "0.0.0.0"),
+        ({"authenticationEnabled": "true", "bindAddress": "::1"}, "::1"),
+    ],
+)
+def test_a_name_server_listens_on_loopback_unless_told_otherwise_or_protected(
+    texts: dict[str, str], bound: str
+) -> None:
+    assert load(NameServerConfig, texts).server_config().host == bound
 
 
 def test_settings_reach_the_server() -> None:
@@ -193,7 +209,7 @@ def test_a_configuration_file_is_searched_in_the_home_directory(tmp_path: Path) 
     assert find_file(Path("namesrv.conf"), None) == Path("namesrv.conf")
 
 
-def test_only_server_keys_of_a_tls_file_are_used(tmp_path: Path) -> None:
+def test_keys_of_a_tls_file_are_used_except_the_test_mode(tmp_path: Path) -> None:
     file = tmp_path / "tls.properties"
     file.write_text("tls.server.mode=enforcing\ntls.client.keyPath=/x\ntls.test.mode.enable=true\n")
-    assert tls_texts(file) == {"tls.server.mode": "enforcing"}
+    assert tls_texts(file) == {"tls.server.mode": "enforcing", "tls.client.keyPath": "/x"}

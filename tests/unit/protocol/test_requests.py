@@ -11,6 +11,8 @@ UNUSED = {13, 22, 23, 27, 47, 209, 210, 211, 212, 213, 214, 301, 302}
 TO_CLIENTS = {39, 40, 220, 221, 307, 309, 326, 200073}
 TO_NAMESRV = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224}
 TO_NAMESRV |= {304, 311, 312, 313, 318, 319, 322, 327, 901, 904}
+ASKED_OF_BOTH = {6030, 6031}
+TO_NAMESRV |= ASKED_OF_BOTH
 TO_CONTROLLER = {904, 1001, 1002, 1003, 1004, 1005, 1006, 1009, 1010, 1011, 1012, 1013}
 
 
@@ -36,7 +38,7 @@ def test_role_answers_its_codes(role: Role, codes: set[int]) -> None:
 def test_broker_answers_the_rest_and_what_it_passes_on() -> None:
     answered = {code for code, kind in REQUESTS.items() if Role.BROKER in kind.answered_by}
     others = TO_CLIENTS | TO_NAMESRV | TO_CONTROLLER | UNUSED
-    assert answered == set(RequestCode) - others | {307, 309}
+    assert answered == set(RequestCode) - others | {307, 309} | ASKED_OF_BOTH
 
 
 def test_v2_sends_use_short_names() -> None:

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.remoting.tls import ClientAuth, ClientTls, ReloadingContext, ServerTls, TlsMode
+from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.server import RemotingServer, ServerConfig
+from bolide.remoting.tls import (
+    ClientAuth,
+    ClientTls,
+    ReloadingContext,
+    ServerTls,
+    TlsMode,
+    client_tls,
+)
 from tests.support.certificates import Pair, make_pair
 
 
@@ -92,9 +101,70 @@ def test_an_encrypted_key_needs_its_password_and_nobody_is_asked_for_it(tmp_path
             ClientTls(certificate=pair.certificate, key=pair.key, key_password=wrong).context()
 
 
-def test_a_client_trusts_anybody_unless_told_whom_to_trust(pair: Pair) -> None:
-    assert ClientTls().context().verify_mode is ssl.CERT_NONE
-    assert ClientTls(trust=pair.certificate).context().verify_mode is ssl.CERT_REQUIRED
+def test_a_client_checks_certificate_and_host_name_unless_told_otherwise(pair: Pair) -> None:
+    for checked in (ClientTls().context(), ClientTls(trust=pair.certificate).context()):
+        assert checked.verify_mode is ssl.CERT_REQUIRED
+        assert checked.check_hostname
+    any_name = ClientTls(check_host=False).context()
+    assert any_name.verify_mode is ssl.CERT_REQUIRED
+    assert not any_name.check_hostname
+    anybody = ClientTls(verify=False).context()
+    assert anybody.verify_mode is ssl.CERT_NONE
+
+
+def test_a_client_with_a_trust_file_does_not_trust_the_systems_authorities(pair: Pair) -> None:
+    context = ClientTls(trust=pair.certificate).context()
+    assert [found["serialNumber"] for found in context.get_ca_certs()] == [pair.serial]
+
+
+def test_a_key_without_a_certificate_or_trust_without_a_check_is_refused() -> None:
+    with pytest.raises(ConfigError, match="needs its certificate"):
+        ClientTls(key="client.key")
+    with pytest.raises(ConfigError, match=r"has no effect with ClientTls\(verify=False\)"):
+        ClientTls(trust="ca.pem", verify=False)
+
+
+def test_paths_may_be_texts() -> None:
+    assert ClientTls(trust="/ca.pem") == ClientTls(trust=Path("/ca.pem"))
+
+
+def test_passwords_are_not_shown() -> None:
+    shown = repr(ClientTls(key_password="hush")) + repr(ServerTls(key_password="hush"))
+    assert "hush" not in shown
+
+
+def test_the_arguments_of_a_client_turn_tls_on() -> None:
+    assert client_tls(None) is None
+    assert client_tls(False) is None
+    assert client_tls(True) == ClientTls()
+    assert client_tls(None, trust="ca.pem") == ClientTls(trust="ca.pem")
+    assert client_tls(True, certificate="c.pem", key="c.key") == ClientTls(
+        certificate="c.pem", key="c.key"
+    )
+    given = ClientTls(check_host=False)
+    assert client_tls(given) is given
+
+
+def test_files_beside_settings_that_would_ignore_them_are_refused() -> None:
+    with pytest.raises(ConfigError, match="have no effect with tls=False"):
+        client_tls(False, trust="ca.pem")
+    with pytest.raises(ConfigError, match="as arguments of ClientTls"):
+        client_tls(ClientTls(), trust="ca.pem")
+
+
+@pytest.mark.parametrize("mode", [TlsMode.PERMISSIVE, TlsMode.ENFORCING])
+def test_a_server_that_requires_certificates_and_serves_plain_text_warns(
+    pair: Pair, mode: TlsMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = ServerTls(
+        mode=mode,
+        certificate=pair.certificate,
+        key=pair.key,
+        trust=pair.certificate,
+        client_auth=ClientAuth.REQUIRE,
+    )
+    RemotingServer(ServerConfig(tls=tls), Dispatcher())
+    assert ("set tls.server.mode=enforcing" in caplog.text) == (mode is TlsMode.PERMISSIVE)
 
 
 def test_unchanged_files_are_not_read_again(pair: Pair) -> None:
@@ -152,6 +222,17 @@ def test_a_file_that_vanishes_keeps_the_old_context(pair: Pair, other: Pair) -> 
     assert context.current is before
     pair.replace(other)
     assert context.check()
+
+
+def test_the_files_of_a_client_are_read_again_too(pair: Pair, other: Pair) -> None:
+    context = ReloadingContext(ClientTls(trust=pair.certificate))
+    before = context.current
+    pair.certificate.write_text("broken")
+    assert not context.check()
+    assert context.current is before
+    pair.replace(other)
+    assert context.check()
+    assert context.current is not before
 
 
 def test_a_server_does_not_start_with_a_broken_pair(pair: Pair) -> None:

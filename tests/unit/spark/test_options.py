@@ -49,6 +49,11 @@ def test_an_option_like_no_other_is_refused_with_all_names() -> None:
         ({"startingOffsets": "earliest", "startingTimestamp": 0}, "startingOffsets and starting"),
         ({"endingOffsets": "latest", "endingTimestamp": 5}, "endingOffsets and endingTimestamp"),
         ({"tlsCertPath": "/c.pem"}, "tlsCertPath has no effect without tlsEnable=true"),
+        ({"tlsVerify": "false"}, "tlsVerify has no effect without tlsEnable=true"),
+        (
+            {"tlsEnable": "true", "tlsVerify": "false", "tlsTrustCertPath": "/ca.pem"},
+            "has no effect with tlsVerify=false",
+        ),
         ({"accessKey": "k"}, "accessKey and secretKey"),
         ({"maxOffsetsPerTrigger": 0}, "maxOffsetsPerTrigger=0"),
         ({"minPartitions": "many"}, "minPartitions='many'"),
@@ -82,6 +87,8 @@ def test_credentials_and_tls_reach_the_connection() -> None:
     assert (found.access_key, found.secret_key, found.security_token) == ("key", "secret", "token")
     assert (found.namespace, found.call_timeout) == ("team", 1.5)
     assert found.tls == ClientTls(trust=Path("/ca.pem"))
+    lenient = options(tlsEnable="true", tlsCheckHost="false", tlsServerName="mq").connection()
+    assert lenient.tls == ClientTls(check_host=False, server_name="mq")
 
 
 def test_secrets_are_in_no_text() -> None:

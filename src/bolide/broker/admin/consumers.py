@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from bolide.auth.found_messages import FoundMessageCheck
 from bolide.broker.background import ADMIN, on_thread, record_at
 from bolide.broker.metadata.clients import ClientTable, Member
 from bolide.broker.metadata.groups import GroupTable
@@ -11,6 +12,7 @@ from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
+from bolide.kernel import read_record
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import (
@@ -25,6 +27,7 @@ from bolide.protocol.frame import Frame
 from bolide.protocol.headers.clients import ConsumeDirectlyHeader, RunningInfoHeader
 from bolide.protocol.headers.offsets import ConsumerStatusHeader, ResetOffsetHeader
 from bolide.protocol.message_id import BadMessageId, OffsetId
+from bolide.protocol.record import Record
 from bolide.protocol.refusals import (
     ConsumerNotOnline,
     ConsumerTimedOut,
@@ -32,6 +35,7 @@ from bolide.protocol.refusals import (
     InvalidParameter,
     ServerError,
 )
+from bolide.protocol.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.remoting.errors import CallTimedOut, RemotingError
 from bolide.store.contract import Store
@@ -51,7 +55,7 @@ END = -1
 class ConsumerHandlers:
     """Forwards requests to consumers, and resets the offsets of groups."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the tables, and who may have a message
         self,
         *,
         store: Store,
@@ -60,6 +64,7 @@ class ConsumerHandlers:
         offsets: OffsetTable,
         clients: ClientTable,
         cell: ConfigCell[BrokerConfig],
+        check_found: FoundMessageCheck | None = None,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -67,20 +72,24 @@ class ConsumerHandlers:
         self._offsets = offsets
         self._clients = clients
         self._cell = cell
+        self._check_found = check_found or FoundMessageCheck()
 
     # ---- one consumer
 
     @handles(RunningInfoHeader, RequestCode.GET_CONSUMER_RUNNING_INFO)
     async def running_info(self, request: Request[RunningInfoHeader]) -> Reply:
         header = request.header
-        frame = Frame(code=request.frame.code, fields=request.frame.fields)
+        frame = Frame(code=request.frame.code, fields=_without_credentials(request.frame.fields))
         return await self._forward(frame, header.consumer_group, header.client_id)
 
     @handles(ConsumeDirectlyHeader, RequestCode.CONSUME_MESSAGE_DIRECTLY)
     async def consume_directly(self, request: Request[ConsumeDirectlyHeader]) -> Reply:
         header = request.header
         body = await self._message(header.msg_id or "")
-        fields = dict(request.frame.fields or {}) | self._fields_for(header)
+        record = read_record(body)
+        if isinstance(record, Record):
+            self._check_found(request, record)
+        fields = _without_credentials(request.frame.fields) | self._fields_for(header)
         frame = Frame(code=request.frame.code, fields=fields, body=body)
         return await self._forward(frame, header.consumer_group, header.client_id or "")
 
@@ -291,3 +300,9 @@ def _encode_for_cpp(topic: str, broker_name: str, offsets: dict[int, int]) -> by
         for queue_id, offset in offsets.items()
     ]
     return fastjson.encode(ResetOffsetsForC(offset_table=listed))
+
+
+def _without_credentials(fields: Fields | None) -> Fields:
+    """What a consumer is told of a request; who signed it is for the broker only."""
+    left_out = {ACCESS_KEY, SIGNATURE, SECURITY_TOKEN}
+    return {name: value for name, value in (fields or {}).items() if name not in left_out}

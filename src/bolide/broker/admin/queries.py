@@ -1,5 +1,6 @@
 """Look-ups of messages by key or offset, and of queue entries (`QueryMessageProcessor`)."""
 
+from bolide.auth.found_messages import FoundMessageCheck
 from bolide.broker.background import ADMIN, on_thread, record_at
 from bolide.broker.filters.subscriptions import FilterTable
 from bolide.broker.metadata.clients import ClientTable
@@ -14,6 +15,7 @@ from bolide.protocol.headers.query import (
     QueryMessageReply,
     ViewMessageHeader,
 )
+from bolide.protocol.record import Record, read_record
 from bolide.protocol.refusals import InvalidParameter, ServerError
 from bolide.protocol.tags import tags_key
 from bolide.remoting.dispatch import Reply, Request, handles
@@ -28,10 +30,18 @@ _MAX_ENTRIES = 10_000
 class QueryHandlers:
     """Looks up messages in the store; disk reads run on a thread."""
 
-    def __init__(self, *, store: Queries, clients: ClientTable, filters: FilterTable) -> None:
+    def __init__(
+        self,
+        *,
+        store: Queries,
+        clients: ClientTable,
+        filters: FilterTable,
+        check_found: FoundMessageCheck | None = None,
+    ) -> None:
         self._store = store
         self._clients = clients
         self._filters = filters
+        self._check_found = check_found or FoundMessageCheck()
 
     @handles(QueryMessageHeader, RequestCode.QUERY_MESSAGE)
     async def query(self, request: Request[QueryMessageHeader]) -> Reply:
@@ -66,6 +76,9 @@ class QueryHandlers:
                 f" or it was deleted; the store has messages from {self._store.log.min_offset}"
                 f" to {self._store.log.written}"
             )
+        record = read_record(found)
+        if isinstance(record, Record):
+            self._check_found(request, record)
         return Reply(body=found)
 
     @handles(ConsumeQueueHeader, RequestCode.QUERY_CONSUME_QUEUE)

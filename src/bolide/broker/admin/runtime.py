@@ -80,7 +80,7 @@ class RuntimeHandlers:
     ) -> None:
         self._store = store
         self._statistics = statistics
-        self._settings = Settings(cell, store_cell, ignored, now)
+        self.settings = Settings(cell, store_cell, ignored, now)
         self._cell = cell
         self._delay = delay
         self._figures = figures
@@ -90,13 +90,13 @@ class RuntimeHandlers:
     @handles(NoHeader, RequestCode.UPDATE_BROKER_CONFIG, max_body=_MAX_CHANGE)
     async def update_config(self, request: Request[NoHeader]) -> Reply:
         texts = properties.parse(request.body.decode(errors="replace"))
-        change = await self._settings.update(texts, request.connection.peer)
+        change = await self.settings.update(texts, request.connection.peer)
         return Reply(remark=change.remark)
 
     @handles(NoHeader, RequestCode.GET_BROKER_CONFIG)
     def config(self, request: Request[NoHeader]) -> Reply:
-        version = fastjson.encode(self._settings.version).decode()
-        body = properties.render(self._settings.texts()).encode()
+        version = fastjson.encode(self.settings.version).decode()
+        body = properties.render(self.settings.texts()).encode()
         return Reply(header=BrokerConfigReply(version), body=body)
 
     @handles(NoHeader, RequestCode.GET_BROKER_RUNTIME_INFO)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from bolide.broker.background import on_saving_thread
-from bolide.broker.events import Listeners
+from bolide.events import Listeners
 from bolide.kernel import read_record
 from bolide.model.expiry import expiry_of, parse_expiry
 from bolide.model.names import is_retry_topic

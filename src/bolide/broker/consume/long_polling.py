@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol, TypeVar
 
-from bolide.broker.events import Listeners
+from bolide.events import Listeners
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +68,10 @@ class LongPolling:
         self._timer: asyncio.TimerHandle | None = None
         self._due: OrderedDict[PullWaiter, bool] = OrderedDict()
         """Waiters to retry next, in FIFO order, and whether their deadline has passed."""
+        self._revoked: set[PullWaiter] = set()
+        """Waiters of `revoke_all` that are not answered yet."""
+        self.withholds = False
+        """Whether the waiter that is being retried must get no message."""
         self.on_arrival: Listeners[Collection[QueueKey]] = Listeners()
         """Emitted with the queues in which messages have arrived."""
         self._next_turn: asyncio.Handle | None = None
@@ -114,6 +118,7 @@ class LongPolling:
         _discard(self._by_queue, waiter.key, waiter)
         _discard(self._by_tick, waiter.tick, waiter)
         self._due.pop(waiter, None)
+        self._revoked.discard(waiter)
 
     def arrived(self, keys: Collection[QueueKey]) -> None:
         """Retry the waiters of these queues."""
@@ -132,6 +137,17 @@ class LongPolling:
         """Answer the waiters of these queues as if their deadline had passed."""
         for key in keys:
             self._due.update(dict.fromkeys(self._by_queue.get(key, ()), True))
+        if self._next_turn is None:
+            self._retry_due()
+
+    def revoke_all(self) -> None:
+        """Answer all waiters without messages: their clients ask again and are decided anew.
+
+        Those who are answered in a later turn get no message that arrives in between.
+        """
+        for held in self._by_queue.values():
+            self._revoked.update(held)
+            self._due.update(dict.fromkeys(held, True))
         if self._next_turn is None:
             self._retry_due()
 
@@ -159,6 +175,7 @@ class LongPolling:
         self._retry_due()
 
     def _retry(self, waiter: PullWaiter, *, is_last: bool) -> None:
+        self.withholds = waiter in self._revoked
         try:
             is_done = waiter.retry(is_last)
         except Exception:  # boundary: one failing pull must not block the others

@@ -16,7 +16,6 @@ from bolide.broker.consume.admission import Admitted, PullAdmission
 from bolide.broker.consume.cold_reads import ColdReads
 from bolide.broker.consume.expiry import Expiring
 from bolide.broker.consume.long_polling import CallbackWaiter, LongPolling
-from bolide.broker.events import Listeners
 from bolide.broker.filters.filters import Filters, FunctionFilter, NotCompiled
 from bolide.broker.filters.functions import FilterFunctions
 from bolide.broker.gate import Hooks
@@ -27,6 +26,7 @@ from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
 from bolide.config import ConfigCell
+from bolide.events import Listeners
 from bolide.kernel.units import UNIT_SIZE
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
@@ -57,6 +57,8 @@ _CODES = {
 _NO_QUEUE = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 _OFFSET_RESET = "OFFSET_RESET"
 
+MAX_WAIT = 300.0
+"""Seconds for which a pull is held at most; clients of RocketMQ ask for 20."""
 _MAX_REJECTED = 800
 """Messages that a filter may reject before the pull returns its progress to the client."""
 
@@ -226,7 +228,7 @@ class Pulls:
         config = self.parts.cell.value
         if not config.long_polling_enable:
             return config.short_polling_time
-        return max(header.suspend_timeout_millis, 0) / 1000
+        return min(max(header.suspend_timeout_millis / 1000, 0), MAX_WAIT)
 
     def retry(self, pull: Pull, deferred: DeferredReply, *, is_last: bool) -> bool:
         """Answer a waiting pull if messages have arrived or with `is_last`; whether it did."""
@@ -234,7 +236,7 @@ class Pulls:
         try:
             reply = self.reset(pull) or (
                 self._answer_empty(pull)
-                if deferred.is_blocked
+                if deferred.is_blocked or self.parts.long_polling.withholds
                 else self._answer_now(pull, is_last=is_last)
             )
         except NotInMemory:
@@ -261,7 +263,7 @@ class Pulls:
         return None if waits and not is_last else self.reply(pull, result)
 
     def _answer_empty(self, pull: Pull) -> Reply:
-        """Reply without messages to a client that has not read its earlier replies."""
+        """Reply without messages: the client has not read its earlier replies, or may get none."""
         store, topic, queue_id = self.parts.store, pull.header.topic, pull.header.queue_id
         moved = pull.next_offset > pull.header.queue_offset
         status = ReadStatus.NO_MATCHED_MESSAGE if moved else ReadStatus.OFFSET_FOUND_NULL
@@ -303,6 +305,7 @@ class Pulls:
         place: int = RECORD_HEAD.unpack_from(last)[2]
         behind = max(self.parts.log_end() - place, 0)
         late = max(now - store_time(last) / 1000, 0.0)
+        statistics.before_read()  # an older tally of the fast path must not replace this one later
         statistics.fell_behind(group, topic, queue_id, behind, late)
         return behind
 
@@ -368,11 +371,12 @@ class FunctionFilteredPulls:
             if not _continues(pull, result, left):
                 return self._reply(pull, _moved(pull, result))
             pull.next_offset = result.next_offset
-            if await self._wait(pull, left):
-                deadline = loop.time()
+            is_over = await self._wait(pull, left)
             reset = self._reset(pull)
             if reset is not None:
                 return reset
+            if is_over:  # not read again: the sender may have lost the right to what has arrived
+                return self._reply(pull, _moved(pull, result))
 
     async def _filter(self, pull: Pull, result: ReadResult, function: str) -> None:
         """Remove the records that the function rejects."""

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Plain pulls: reading requests from received bytes, and writing replies straight from the log.
 
-The pulls of a consumer for one queue differ in three numbers: opaque, queue offset and commit offset.
-The rest of the header is the key under which `fast_path.pulls` keeps a plan. Replies are the same
+The pulls of a consumer for one queue differ in three numbers, opaque, queue offset and commit offset,
+and in their signature, if they have one. The rest of the header is the key under which `fast_path.pulls` keeps a plan. Replies are the same
 bytes that the handlers would write.
 """
 
@@ -41,6 +41,7 @@ cdef enum:
     FLAG_AT = 36
     BORN_HOST_AT = 48
     MAX_REPLY_HEADER = 512
+    MAX_CUT = 6  # Java's clients write each field of a signed pull twice
     HEAD_ROOM = 256  # of a reply, beside its texts: prefix and numbers
     PULL_MESSAGE = 11
     LITE_PULL_MESSAGE = 361
@@ -106,6 +107,39 @@ cdef bint find_number(
     return True
 
 
+cdef bint find_signature(const uint8_t *text, Py_ssize_t size, Number *signature) noexcept nogil:
+    """Find the letters of a signature; False if there is one that is not written in Base64."""
+    cdef const uint8_t *p = <const uint8_t *>memmem(text, size, b'"Signature":"', 13)
+    cdef const uint8_t *end = text + size
+    signature.at = signature.end = NULL
+    if p == NULL:
+        return True
+    p += 13
+    signature.at = p
+    while p < end and is_base64(p[0]):
+        p += 1
+    signature.end = p
+    return p < end and p[0] == 0x22
+
+
+cdef inline bint is_base64(uint8_t letter) noexcept nogil:
+    return (
+        0x61 <= letter <= 0x7A or 0x41 <= letter <= 0x5A or 0x30 <= letter <= 0x39
+        or letter == 0x2B or letter == 0x2F or letter == 0x3D
+    )
+
+
+cdef inline void sort_by_place(Number *numbers, int count) noexcept nogil:
+    cdef int i, at
+    cdef Number number
+    for i in range(1, count):
+        number, at = numbers[i], i
+        while at > 0 and number.at < numbers[at - 1].at:
+            numbers[at] = numbers[at - 1]
+            at -= 1
+        numbers[at] = number
+
+
 cdef inline uint8_t *put(uint8_t *to, const void *data, Py_ssize_t size) noexcept nogil:
     memcpy(to, data, size)
     return to + size
@@ -124,16 +158,16 @@ def read_pull(bytes data, Py_ssize_t position):
 
     Returns:
         Where the next frame begins, the key, queue offset, commit offset and opaque; None for any
-        other request. That the numbers of a JSON header are the fields they look like must be
-        checked once for each key, see `pulls.refill`; a binary header is parsed field by field.
+        other request. That the numbers and the signature of a JSON header are the fields they look
+        like must be checked once for each key, see `pulls.refill`; a binary header is parsed field
+        by field. The signature is not verified.
     """
     cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
     cdef Py_ssize_t left = PyBytes_GET_SIZE(data) - position
     cdef int64_t length, size
-    cdef Number numbers[3]
-    cdef Number swap
+    cdef Number numbers[4]
     cdef int64_t values[3]
-    cdef int i
+    cdef int i, count = 3
     cdef bytes key
     cdef char *into
     cdef const uint8_t *at
@@ -162,18 +196,17 @@ def read_pull(bytes data, Py_ssize_t position):
         return None
     for i in range(3):
         values[i] = numbers[i].value
-    if numbers[1].at < numbers[0].at:
-        swap = numbers[0]; numbers[0] = numbers[1]; numbers[1] = swap
-    if numbers[2].at < numbers[1].at:
-        swap = numbers[1]; numbers[1] = numbers[2]; numbers[2] = swap
-    if numbers[1].at < numbers[0].at:
-        swap = numbers[0]; numbers[0] = numbers[1]; numbers[1] = swap
+    if not find_signature(start, size, &numbers[3]):
+        return None
+    if numbers[3].at != NULL:
+        count = 4
+    sort_by_place(numbers, count)
     left = size
-    for i in range(3):
+    for i in range(count):
         left -= numbers[i].end - numbers[i].at
     key = PyBytes_FromStringAndSize(NULL, left)
     into, at = PyBytes_AS_STRING(key), start
-    for i in range(3):
+    for i in range(count):
         memcpy(into, at, numbers[i].at - at)
         into += numbers[i].at - at
         at = numbers[i].end
@@ -184,13 +217,15 @@ def read_pull(bytes data, Py_ssize_t position):
 cdef object read_binary_pull(
     const uint8_t *start, Py_ssize_t position, Py_ssize_t left, int64_t length, int64_t size
 ):
-    """As `read_pull`, for a binary header: the key has all of it but numbers and lengths of numbers."""
-    cdef Slice numbers[2]
+    """As `read_pull`, for a binary header: the key has all of it but numbers and signature, and their lengths."""
+    cdef Slice cut_out[MAX_CUT]
+    cdef Slice first[3]  # of each field that is cut out
     cdef Slice name, value
     cdef const uint8_t *at
     cdef const uint8_t *end
     cdef int64_t offset = -1, commit = 0
     cdef int64_t code
+    cdef Py_ssize_t cut_size = 0
     cdef bytes key
     cdef uint8_t *into
     cdef int count = 0, which, seen = 0
@@ -213,25 +248,35 @@ cdef object read_binary_pull(
         value = Slice(at + 4, u32(at))
         if value.size > end - at - 4:
             return None
-        which = 1 if named(name, b"queueOffset", 11) else 2 if named(name, b"commitOffset", 12) else 0
+        which = (
+            1 if named(name, b"queueOffset", 11)
+            else 2 if named(name, b"commitOffset", 12)
+            else 4 if named(name, b"Signature", 9)
+            else 0
+        )
         if which:
-            if seen & which:
+            if count == MAX_CUT:
+                return None
+            if not seen & which:
+                first[which >> 1] = value
+            elif not named(value, <const char *>first[which >> 1].at, first[which >> 1].size):
                 return None
             seen |= which
-            numbers[count] = value
+            cut_out[count] = value
             count += 1
-            if not number_of(value, -INT64_MAX, INT64_MAX, &offset if which == 1 else &commit):
+            cut_size += 4 + value.size
+            if which != 4 and not number_of(value, -INT64_MAX, INT64_MAX, &offset if which == 1 else &commit):
                 return None
         at += 4 + value.size
-    if seen != 3 or offset < 0:
+    if seen & 3 != 3 or offset < 0:
         return None
-    key = PyBytes_FromStringAndSize(NULL, size - 16 - numbers[0].size - numbers[1].size)
+    key = PyBytes_FromStringAndSize(NULL, size - 8 - cut_size)
     into = put(<uint8_t *>PyBytes_AS_STRING(key), start, BINARY_OPAQUE_AT)
     into = put(into, start + BINARY_FLAG_AT, BINARY_FIELDS_AT - 4 - BINARY_FLAG_AT)
     at = start + BINARY_FIELDS_AT
-    for which in range(2):
-        into = put(into, at, numbers[which].at - 4 - at)
-        at = numbers[which].at + numbers[which].size
+    for which in range(count):
+        into = put(into, at, cut_out[which].at - 4 - at)
+        at = cut_out[which].at + cut_out[which].size
     put(into, at, end - at)
     return position + 4 + length, key, offset, commit, <int32_t>u32(start + BINARY_OPAQUE_AT)
 

@@ -11,7 +11,15 @@ from libc.string cimport memcmp, memset
 from bolide.kernel._bytes cimport u32
 from bolide.kernel._fields cimport Slice
 from bolide.kernel._layouts cimport MAX_PROPERTIES_SIZE, PREPARED
-from bolide.kernel._header cimport Field, Header, number_of, read_binary_header, read_header
+from bolide.kernel._header cimport (
+    Field,
+    Header,
+    named,
+    number_of,
+    read_binary_header,
+    read_header,
+    unescape,
+)
 from bolide.kernel._names cimport Named, find_named
 from bolide.broker.fast_path._output cimport Output, reserve
 from bolide.broker.fast_path._properties cimport Prefixes, is_id, is_interpreted
@@ -34,6 +42,7 @@ cdef struct Send:
     bint one_way
     bint is_half
     bint has_group  # PGROUP is among its properties
+    Slice access_key  # as presented; its address is NULL if there is none
     Slice group
     Slice topic
     int32_t queue_id
@@ -49,54 +58,6 @@ cdef struct Item:
     int32_t flag
     Slice body
     Slice properties
-
-
-cdef inline Py_ssize_t unescape(Slice text, uint8_t *into) noexcept nogil:
-    """Decode the escapes of a JSON string; returns the size, or -1 for an unusual escape."""
-    cdef Py_ssize_t size = 0
-    cdef const uint8_t *at = text.at
-    cdef const uint8_t *end = text.at + text.size
-    cdef uint8_t letter
-    cdef int high, low
-    while at < end:
-        letter = at[0]
-        at += 1
-        if letter == 0x5C:
-            letter = at[0]  # `take_string` checked that one follows
-            at += 1
-            if letter == 0x75:  # u
-                if end - at < 4 or at[0] != 0x30 or at[1] != 0x30:
-                    return -1
-                high, low = digit(at[2]), digit(at[3])
-                if high < 0 or high > 7 or low < 0:
-                    return -1
-                letter = high << 4 | low
-                at += 4
-            elif letter == 0x6E:
-                letter = 0x0A
-            elif letter == 0x74:
-                letter = 0x09
-            elif letter == 0x72:
-                letter = 0x0D
-            elif letter == 0x62:
-                letter = 0x08
-            elif letter == 0x66:
-                letter = 0x0C
-            elif letter != 0x22 and letter != 0x5C and letter != 0x2F:
-                return -1
-        into[size] = letter
-        size += 1
-    return size
-
-
-cdef inline int digit(uint8_t letter) noexcept nogil:
-    if 0x30 <= letter <= 0x39:
-        return letter - 0x30
-    if 0x61 <= letter <= 0x66:
-        return letter - 0x61 + 10
-    if 0x41 <= letter <= 0x46:
-        return letter - 0x41 + 10
-    return -1
 
 
 cdef inline bint read_frame(const uint8_t *start, Py_ssize_t left, Send *send, Header *header) noexcept nogil:
@@ -117,6 +78,33 @@ cdef inline bint read_frame(const uint8_t *start, Py_ssize_t left, Send *send, H
     return read_header(start + 8, header_size, header)
 
 
+cdef inline bint is_credential(Field *field) noexcept nogil:
+    return (
+        named(field.name, b"AccessKey", 9)
+        or named(field.name, b"Signature", 9)
+        or named(field.name, b"SecurityToken", 13)
+    )
+
+
+cdef inline bint find_access_key(Header *header, Slice *access_key) noexcept nogil:
+    """Find the access key that a request presents, if any; False if that is unusual."""
+    cdef Field *field
+    cdef int i
+    cdef bint has_others = False
+    access_key[0] = Slice(NULL, 0)
+    for i in range(header.count):
+        field = &header.fields[i]
+        if field.name.size < 9 or not is_credential(field):
+            continue
+        if not field.quoted or field.escaped:
+            return False
+        if field.name.at[0] == 0x41:  # A
+            access_key[0] = field.value
+        else:
+            has_others = True
+    return access_key.at != NULL or not has_others
+
+
 cdef enum Reading:
     PLAIN
     UNUSUAL  # fields that are missing, unknown or written in an unusual way
@@ -125,7 +113,6 @@ cdef enum Reading:
 
 cdef inline Reading read_send(
     Header *header, Send *send, Output *scratch, const Prefixes *interpreted, const Prefixes *set_by_broker
-
 ) except? UNUSUAL:
     """Read the fields of a send, of which `read_frame` has read the header."""
     cdef Field *letters[LETTERS]
@@ -133,7 +120,7 @@ cdef inline Reading read_send(
     cdef int64_t number
     cdef int i
     cdef int unique_ids = 0
-    cdef bint batch
+    cdef bint batch, has_credentials = False
     if header.code != SEND_MESSAGE_V2 and header.code != SEND_BATCH_MESSAGE or header.flag & 1:
         return UNUSUAL
     if send.body.size == 0:
@@ -141,9 +128,17 @@ cdef inline Reading read_send(
     memset(letters, 0, sizeof(letters))
     for i in range(header.count):
         field = &header.fields[i]
-        if field.name.size != 1 or not 0x61 <= field.name.at[0] < 0x61 + LETTERS:
+        if field.name.size != 1:
+            if not is_credential(field):
+                return UNUSUAL
+            has_credentials = True
+            continue
+        if not 0x61 <= field.name.at[0] < 0x61 + LETTERS:
             return UNUSUAL
         letters[field.name.at[0] - 0x61] = field
+    send.access_key = Slice(NULL, 0)
+    if has_credentials and not find_access_key(header, &send.access_key):
+        return UNUSUAL
     send.code, send.opaque, send.one_way = header.code, header.opaque, header.flag & 2 != 0
     for i in (0, 1, 2):  # group, topic, default topic
         if letters[i] == NULL or not letters[i].quoted or letters[i].escaped:
@@ -189,6 +184,7 @@ cdef inline Reading read_send(
             send.properties.at = scratch.data
             if send.properties.size < 0:
                 return UNUSUAL
+            field.value, field.escaped = send.properties, False  # as the signature needs it
     send.is_half = False
     if is_interpreted(send.properties, interpreted, &unique_ids):
         if batch or send.group.size == 0:

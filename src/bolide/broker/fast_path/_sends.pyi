@@ -16,7 +16,13 @@ class SendPlans:
     singles: dict[bytes, SendTarget]
     batches: dict[bytes, SendTarget]
     halves: dict[bytes, SendTarget]
-    groups: set[bytes]
+    ends: set[bytes]
+    signed: dict[bytes, SendPlans]
+    signed_ends: bool
+    access_key: bytes | None
+    secret: bytes | None
+    def __init__(self, access_key: bytes | None = None, secret: bytes | None = None) -> None: ...
+    def __bool__(self) -> bool: ...
     def __len__(self) -> int: ...
 
 class SendFlow:

@@ -45,6 +45,7 @@ from bolide.broker.fast_path._send_requests cimport (
     Item,
     Reading,
     Send,
+    find_access_key,
     read_frame,
     read_item,
     read_send,
@@ -70,11 +71,13 @@ from bolide.kernel._layouts cimport (
     V6_SIZE,
 )
 from bolide.kernel._names cimport Named, find_named, key_prefix, tags_code
+from bolide.kernel._signatures cimport SigningKey
 from bolide.kernel._units cimport Units
 
 from bolide.broker.fast_path.fall_through import FallThrough
 from bolide.model import properties as names
 from bolide.model.properties import PropertyName
+from bolide.protocol import signature
 from bolide.protocol.codes import RequestCode
 
 crc_init()
@@ -96,6 +99,7 @@ cdef enum Stop:  # the values of `FallThrough`, checked below
     TRANSACTION = 9
     BAD_BATCH = 10
     ERROR = 11
+    SIGNATURE = 17
 
 # This file spells names and numbers out that are defined elsewhere. One that has changed there must
 # stop the import, and not as an ImportError, which means that there is no compiled code.
@@ -103,7 +107,7 @@ for _name, _value in (
     ("SERVED", SERVED), ("OTHER_REQUEST", OTHER_REQUEST), ("UNUSUAL_HEADER", UNUSUAL_HEADER),
     ("UNPREPARED", UNPREPARED), ("INTERPRETED_PROPERTY", INTERPRETED_PROPERTY), ("QUEUE", QUEUE),
     ("TOO_LARGE", TOO_LARGE), ("DEDUP_KEY", DEDUP_KEY), ("LOG_FILE_FULL", LOG_FILE_FULL),
-    ("TRANSACTION", TRANSACTION), ("BAD_BATCH", BAD_BATCH), ("ERROR", ERROR),
+    ("TRANSACTION", TRANSACTION), ("BAD_BATCH", BAD_BATCH), ("ERROR", ERROR), ("SIGNATURE", SIGNATURE),
 ):
     if FallThrough[_name] != _value:
         raise RuntimeError(f"FallThrough.{_name} is {FallThrough[_name]}, compiled as {_value}")
@@ -113,7 +117,8 @@ SPELLED_NAMES = {
     PropertyName.REAL_QUEUE_ID: "REAL_QID", PropertyName.TRANSACTION_ID: "__transactionId__",
     PropertyName.DEDUP_KEY: "DEDUP_KEY", PropertyName.KEYS: "KEYS", PropertyName.TAGS: "TAGS",
     RequestCode.SEND_MESSAGE_V2: SEND_MESSAGE_V2, RequestCode.END_TRANSACTION: END_TRANSACTION,
-    RequestCode.SEND_BATCH_MESSAGE: SEND_BATCH_MESSAGE,
+    RequestCode.SEND_BATCH_MESSAGE: SEND_BATCH_MESSAGE, signature.ACCESS_KEY: "AccessKey",
+    signature.SIGNATURE: "Signature", signature.SECURITY_TOKEN: "SecurityToken",
 }
 """What this file and its parts spell out, by its definition."""
 for _name, _value in SPELLED_NAMES.items():
@@ -180,24 +185,61 @@ cdef class SendTarget:
 
 
 cdef class SendPlans:
-    """What one sender may do without asking again: for each kind of request its targets.
+    """What one identity may do without asking again: for each kind of request its targets.
 
-    `singles`, `batches` and `halves` have a `SendTarget` by topic, `groups` the producer groups whose
-    transactions the sender may end. All names are bytes, as they lie in requests.
+    `singles`, `batches` and `halves` have a `SendTarget` by topic. `ends` has the producer groups whose
+    transactions it may end, each followed by a zero byte and the topic if the request names one. All
+    names are bytes, as they lie in requests. `signed` has the plans of those who present an access
+    key on the same connection, by that key; `signed_ends` says that one of them may end transactions.
+
+    Args:
+        access_key: that the identity presents; None if it presents none.
+        secret: with which its requests must be signed; None if they need no signature.
     """
     cdef readonly dict singles
     cdef readonly dict batches
     cdef readonly dict halves
-    cdef readonly set groups
+    cdef readonly set ends
+    cdef readonly dict signed
+    cdef public bint signed_ends
+    cdef readonly bytes access_key
+    cdef readonly bytes secret
+    cdef SigningKey key
 
-    def __init__(self):
+    def __init__(self, bytes access_key=None, bytes secret=None):
         self.singles = {}
         self.batches = {}
         self.halves = {}
-        self.groups = set()
+        self.ends = set()
+        self.signed = {}
+        self.access_key = access_key
+        self.secret = secret
+        self.key = None if secret is None else SigningKey(secret)
 
     def __len__(self):
-        return len(self.singles) + len(self.batches) + len(self.halves) + len(self.groups)
+        own = len(self.singles) + len(self.batches) + len(self.halves) + len(self.ends)
+        return own + sum(map(len, self.signed.values()))
+
+    def __bool__(self):
+        return bool(self.singles or self.ends or self.signed or self.batches or self.halves)
+
+    cdef SendPlans of(self, Slice access_key):
+        """The plans of those who present an access key, of nobody if its address is NULL."""
+        if access_key.at == NULL:
+            return self
+        return <SendPlans>self.signed.get(access_key.at[: access_key.size])
+
+    cdef inline bint is_of(self, Slice access_key) noexcept:
+        if access_key.at == NULL or self.access_key is None:
+            return access_key.at == NULL and self.access_key is None
+        return (
+            PyBytes_GET_SIZE(self.access_key) == access_key.size
+            and memcmp(PyBytes_AS_STRING(self.access_key), access_key.at, access_key.size) == 0
+        )
+
+    cdef inline bint is_right(self, Header *header, Send *send) noexcept:
+        """Whether a request is signed as it must be."""
+        return self.key is None or self.key.is_right(header, send.binary, send.body)
 
     cdef SendTarget find(self, Send *send):
         cdef dict targets = self.halves if send.is_half else self.singles if send.code == SEND_MESSAGE_V2 else self.batches
@@ -344,6 +386,7 @@ cdef class SendFlow:
         cdef Header header
         cdef Send send
         cdef SendTarget target = None
+        cdef SendPlans mine = plans
         cdef Reading reading
         cdef Py_ssize_t count = 0, size, end = PyBytes_GET_SIZE(data), at = room.at, left = room.size
         cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
@@ -388,13 +431,21 @@ cdef class SendFlow:
                 if reading != PLAIN:
                     self.stop = INTERPRETED_PROPERTY if reading == INTERPRETED else UNUSUAL_HEADER
                     break
+                if not mine.is_of(send.access_key):
+                    mine, target = plans.of(send.access_key), None
+                    if mine is None:
+                        mine, self.stop = plans, UNPREPARED
+                        break
                 if target is None or last_kind != kind_of(&send) or not is_topic(target, send.topic):
-                    target, last_kind = plans.find(&send), kind_of(&send)
+                    target, last_kind = mine.find(&send), kind_of(&send)
                 if target is None:
                     self.stop = UNPREPARED
                     break
                 if send.queue_id >= target.queues:
                     self.stop = QUEUE
+                    break
+                if not mine.is_right(&header, &send):
+                    self.stop = SIGNATURE
                     break
                 if send.is_half:
                     size = self.serve_half(&send, target, &cursor, keys)
@@ -500,11 +551,15 @@ cdef class SendFlow:
         cdef Py_ssize_t size = 0, op_size
         cdef uint8_t body[MAX_DIGITS]
         cdef int64_t op_offset
-        if not read_end(header, &request):
+        if not read_end(header, &request) or not find_access_key(header, &send.access_key):
             self.stop = UNUSUAL_HEADER
             return 0
-        if request.group.at[: request.group.size] not in plans.groups:
+        plans = plans.of(send.access_key)
+        if plans is None or end_key(&request) not in plans.ends:
             self.stop = UNPREPARED
+            return 0
+        if not plans.is_right(header, send):
+            self.stop = SIGNATURE
             return 0
         op_tail = self.tail_of(self.ops, 0)
         if op_tail is None:
@@ -514,11 +569,12 @@ cdef class SendFlow:
             return 0
         if not self.find_half(&request, cursor, &half):
             return 0
+        # Whoever ends a transaction must be known to send to its topic; the request may name another.
+        target = <SendTarget>plans.halves.get(half.topic.at[: half.topic.size])
+        if target is None or not target.is_open:
+            self.stop = UNPREPARED
+            return 0
         if request.state == COMMIT:
-            target = <SendTarget>plans.halves.get(half.topic.at[: half.topic.size])
-            if target is None or not target.is_open:
-                self.stop = UNPREPARED
-                return 0
             if half.queue_id >= target.queues:
                 return 0
             tail = self.tail_of(target, <int32_t>half.queue_id)
@@ -822,6 +878,12 @@ cdef inline bint is_topic(SendTarget target, Slice topic) noexcept:
 
 cdef inline int64_t kind_of(Send *send) noexcept:
     return -send.code if send.is_half else send.code
+
+
+cdef inline bytes end_key(End *request):
+    """What `SendPlans.ends` has for requests like this one."""
+    group = request.group.at[: request.group.size]
+    return group if request.topic.at == NULL else group + b"\0" + request.topic.at[: request.topic.size]
 
 
 def find_ends(bytes data, Py_ssize_t position):

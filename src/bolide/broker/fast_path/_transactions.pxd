@@ -26,6 +26,7 @@ cdef enum:
 
 cdef struct End:
     Slice group
+    Slice topic  # its address is NULL if there is none
     int64_t queue_offset
     int64_t physical_offset
     int64_t state
@@ -77,6 +78,7 @@ cdef inline bint read_end(Header *header, End *end) noexcept nogil:
     cdef int i, seen = 0
     if header.flag & 1:
         return False
+    end.topic = Slice(NULL, 0)
     for i in range(header.count):
         field = &header.fields[i]
         if named(field.name, b"producerGroup", 13):
@@ -105,6 +107,8 @@ cdef inline bint read_end(Header *header, End *end) noexcept nogil:
                 return False
         elif not is_text(field):
             return False
+        elif named(field.name, b"topic", 5):
+            end.topic = field.value
     return seen == 31 and (end.state == COMMIT or end.state == ROLLBACK)
 
 

@@ -16,9 +16,9 @@ class FallThrough(IntEnum):
     OTHER_REQUEST = 1
     """The fast path has no way to serve this request code."""
     UNUSUAL_HEADER = 2
-    """A field is missing, unknown, signed or written in an unusual way."""
+    """A field is missing, unknown or written in an unusual way."""
     UNPREPARED = 3
-    """There is no prepared plan for this sender, kind of request and target."""
+    """There is no prepared plan for this identity, kind of request and target."""
     INTERPRETED_PROPERTY = 4
     """The message has a property that the broker interprets."""
     QUEUE = 5
@@ -45,6 +45,8 @@ class FallThrough(IntEnum):
     """The queue offset of a pull is before the first or behind the last message."""
     COLD_READ = 16
     """The messages of a pull are not in memory, or need a filter that is not compiled."""
+    SIGNATURE = 17
+    """The signature is missing or wrong, as far as compiled code can tell: the gate decides."""
 
 
 class FallThroughs:

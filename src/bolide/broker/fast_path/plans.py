@@ -1,10 +1,10 @@
 """Prepared plans: what gate and handlers have decided about requests of one sender.
 
 A plan belongs to one identity, one kind of request and one target, as a prepared statement belongs
-to one session. The identity is the anonymous peer of a connection: signed requests are not
-prepared. A plan is made when a handler reports that it admitted a request, and dropped when its
-connection closes or when something changes that the decision rests on: its topic, its group, a
-filter, a setting, the gate.
+to one session. The identity is a connection and the access key that its request presented, if any;
+if `Access` knows a secret of it, each further request must be signed with that. A plan is made when
+a handler reports that it admitted a request, and dropped when its connection closes or when
+something changes that the decision rests on: its topic, its group, a filter, a setting, the gate.
 """
 
 from collections.abc import Collection
@@ -13,7 +13,9 @@ from bolide.broker.consume.admission import Admitted
 from bolide.broker.consume.long_polling import QueueKey
 from bolide.broker.fast_path._pulls import PullReplies
 from bolide.broker.fast_path._sends import SendPlans, SendTarget
+from bolide.broker.gate import Presented
 from bolide.broker.produce.addressing import packed_peer
+from bolide.kernel import SigningKey
 from bolide.protocol.frame import HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting.connection import Connection
@@ -34,7 +36,7 @@ class PullPlan:
 
     __slots__ = (
         "admitted", "commits", "encoding", "group", "header", "is_open", "max_wait", "queue",
-        "queue_id", "queue_key", "replies", "suspends", "tally", "topic", "units",
+        "queue_id", "queue_key", "replies", "signing_key", "suspends", "tally", "topic", "units",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913  made once for many pulls
@@ -47,6 +49,7 @@ class PullPlan:
         units: int,
         max_wait: float,
         flags: tuple[bool, bool],
+        signing_key: SigningKey | None,
     ) -> None:
         self.header = header
         self.admitted = admitted
@@ -58,6 +61,8 @@ class PullPlan:
         self.max_wait = max_wait
         """Seconds that a pull may wait for messages."""
         self.commits, self.suspends = flags
+        self.signing_key = signing_key
+        """With which its pulls must be signed; None if they need no signature."""
         self.group = header.consumer_group
         self.topic = header.topic
         self.queue_id = header.queue_id
@@ -93,6 +98,7 @@ class SenderPlans:
         self.born_host = packed_peer(peer)
         """The sender's address as records hold it."""
         self.sends = SendPlans()
+        """Those of the peer itself, and in them those of each access key that it presented."""
         self.pulls: dict[bytes, PullPlan] = {}
         self.candidate: tuple[bytes, int] | None = None
         """Key and opaque of the last pull without a plan: the handlers decide about it next."""
@@ -117,6 +123,25 @@ class Plans:
         found = self._by_sender.get(connection)
         if found is None:
             found = self._by_sender[connection] = SenderPlans(connection.peer)
+        return found
+
+    def find_sends(self, connection: Connection, access_key: str | None) -> SendPlans | None:
+        """The plans for sends of those who present an access key on a connection, if any."""
+        plans = self.of(connection).sends
+        if access_key is None:
+            return plans
+        return plans.signed.get(access_key.encode(errors="surrogatepass"))
+
+    def sends_of(self, connection: Connection, presented: Presented) -> SendPlans:
+        """The plans for sends of an identity; none at first, and none with another secret."""
+        found = self.find_sends(connection, presented.access_key)
+        if presented.access_key is None:
+            assert found is not None
+            return found
+        if found is None or found.secret != presented.secret:
+            self._count -= len(found or ())
+            name = presented.access_key.encode()
+            found = self.of(connection).sends.signed[name] = SendPlans(name, presented.secret)
         return found
 
     def find_target(self, topic: bytes) -> SendTarget | None:

@@ -1,10 +1,11 @@
 """Plain pulls on the fast path: served from received bytes, plan by plan.
 
-The pulls of a consumer for a queue differ in three numbers (`_pulls.read_pull`); the rest of the
-header is the key of their plan. A pull without a plan falls through, and what the handlers decide
-about it becomes the plan of its key.
+The pulls of a consumer for a queue differ in three numbers and the signature (`_pulls.read_pull`);
+the rest of the header is the key of their plan, the access key included. A pull without a plan
+falls through, and what the handlers decide about it becomes the plan of its key.
 """
 
+import struct
 from bisect import bisect_right
 from functools import partial
 
@@ -20,13 +21,14 @@ from bolide.broker.fast_path.plans import Plans, PullPlan, PullTally, SenderPlan
 from bolide.broker.filters.filters import FunctionFilter
 from bolide.broker.gate import Gate
 from bolide.broker.metadata.topic_attributes import is_compacted
-from bolide.kernel import Sieve
+from bolide.kernel import Sieve, SigningKey
 from bolide.kernel.units import UNIT_SIZE
 from bolide.protocol import json_fields
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
+from bolide.protocol.signature import SIGNATURE
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Dispatcher, Request
 from bolide.store.errors import NotInMemory
@@ -42,8 +44,13 @@ _MAX_BLOCKS = 256
 
 _CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 _QUEUE_OFFSET, _COMMIT_OFFSET, _OPAQUE = b'"queueOffset":"', b'"commitOffset":"', b'"opaque":'
+_SIGNATURE = f'"{SIGNATURE}":"'.encode()
+_BINARY_KEY = struct.Struct(">h3xi4x")
+"""Code and flag of a key; language, version and the length of the remark are not compared."""
+_CUT_OUT = ("queueOffset", "commitOffset", SIGNATURE)
 _PROBE = 123_456_789_012, 987_654_321, 1_234_567
 """Unlikely numbers: if a header decodes to them where they were put, it decodes to any others."""
+_PROBE_SIGNATURE = "bm90IGEgc2lnbmF0dXJlISEhISE="
 _NOTHING = int(ResponseCode.PULL_NOT_FOUND), ReadStatus.OFFSET_OVERFLOW_ONE.value
 
 PullReply = tuple[bytes, int, int, int, int, int]
@@ -97,6 +104,8 @@ class PullPath:
             sender.candidate = key, opaque
             return position, b"", FallThrough.UNPREPARED
         reason = self._exception_of(plan)
+        if plan.signing_key is not None and not plan.signing_key.is_signed(data, position):
+            reason = FallThrough.SIGNATURE
         if reason:
             return position, b"", reason
         started = self._now()
@@ -276,8 +285,6 @@ class PullPath:
         (key, opaque), sender.candidate = sender.candidate, None
         if opaque != frame.opaque:
             return
-        if not self._gate.may_prepare(frame, connection):
-            return
         if self._parts.cell.value.reject_pull_consumer_enable:  # depends on who else is there
             return
         # Plans read plain consume queues, in which a unit is a message.
@@ -286,12 +293,17 @@ class PullPath:
         if frame.code not in _CODES or frame.flag or not _is_key_of(key, request):
             return
         wanted = self._parts.expiring.wanted(request.header.topic, admitted.wanted)
-        if _is_plain(wanted):
-            plan = self._plan_of(request.header, admitted, frame.encoding)
+        presented = self._gate.prepared_for(frame, connection) if _is_plain(wanted) else None
+        if presented is not None:
+            plan = self._plan_of(request.header, admitted, frame.encoding, presented.secret)
             self._plans.add_pull(connection, key, plan)
 
     def _plan_of(
-        self, header: PullHeader, admitted: Admitted, encoding: HeaderEncoding
+        self,
+        header: PullHeader,
+        admitted: Admitted,
+        encoding: HeaderEncoding,
+        secret: bytes | None,
     ) -> PullPlan:
         limits = self._pulls.limits(header, from_disk=False)
         wanted = admitted.wanted
@@ -316,6 +328,7 @@ class PullPath:
             units=max(scanned, limits.max_count),
             max_wait=self._pulls.max_wait(header),
             flags=(bool(header.sys_flag & COMMIT), bool(header.sys_flag & SUSPEND)),
+            signing_key=None if secret is None else SigningKey(secret),
         )
 
 
@@ -352,19 +365,20 @@ class WaitingPull(DeferredReply):
 
 
 def refill(key: bytes, queue_offset: int, commit_offset: int, opaque: int) -> bytes:
-    """The JSON header of a key with these numbers. If it decodes to them, so do all of that key."""
+    """The JSON header of a key with these numbers. If it decodes to them, so do all of that key.
+
+    Where a signature was cut out, the same is true of that: its letters need no escapes.
+    """
     key = key.replace(_QUEUE_OFFSET, _QUEUE_OFFSET + b"%d" % queue_offset, 1)
     key = key.replace(_COMMIT_OFFSET, _COMMIT_OFFSET + b"%d" % commit_offset, 1)
+    key = key.replace(_SIGNATURE, _SIGNATURE + _PROBE_SIGNATURE.encode(), 1)
     return key.replace(_OPAQUE, _OPAQUE + b"%d" % opaque, 1)
 
 
 def _is_key_of(key: bytes, request: Request[PullHeader]) -> bool:
-    """Whether a key stands for this request, whatever its three numbers are."""
-    header, is_json = request.header, key.startswith(b"{")
-    if is_json is (request.frame.encoding is not HeaderEncoding.JSON):
-        return False
-    if not is_json:
-        return True  # parsed field by field: no other text can look like one of the numbers
+    """Whether a key stands for this request, whatever its numbers and its signature are."""
+    if request.frame.encoding is not HeaderEncoding.JSON:
+        return _is_binary_key_of(key, request.frame)
     text = refill(key, *_PROBE)
     if not json_fields.is_strict(text):
         return False
@@ -375,9 +389,33 @@ def _is_key_of(key: bytes, request: Request[PullHeader]) -> bool:
         return False
     if (probe.queue_offset, probe.commit_offset, frame.opaque) != _PROBE:
         return False
-    numbers = {"queue_offset": header.queue_offset, "commit_offset": header.commit_offset}
+    probed, given = frame.fields or {}, request.frame.fields or {}
+    if SIGNATURE in given and probed.get(SIGNATURE) != _PROBE_SIGNATURE:
+        return False
     is_same = frame.code == request.frame.code and frame.flag == request.frame.flag
-    return is_same and msgspec.structs.replace(probe, **numbers) == header
+    return is_same and _constant_fields(probed) == _constant_fields(given)
+
+
+def _is_binary_key_of(key: bytes, request: Frame) -> bool:
+    """As `_is_key_of`; the key has been parsed once, field by field."""
+    code, flag = _BINARY_KEY.unpack_from(key)
+    fields: dict[str, str] = {}
+    at = _BINARY_KEY.size
+    while at < len(key):
+        end = at + 2 + int.from_bytes(key[at : at + 2])
+        name, at = key[at + 2 : end].decode(errors="replace"), end
+        if name not in _CUT_OUT:
+            end += 4 + int.from_bytes(key[at : at + 4])
+            if end > at + 4:  # an empty value is none
+                fields[name] = key[at + 4 : end].decode(errors="replace")
+            at = end
+    is_same = (code, flag) == (request.code, request.flag)
+    return is_same and fields == _constant_fields(request.fields or {})
+
+
+def _constant_fields(fields: dict[str, str]) -> dict[str, str]:
+    """What all pulls of a key have in common."""
+    return {name: fields[name] for name in fields if name not in _CUT_OUT}
 
 
 def _is_plain(wanted: MessageFilter) -> bool:

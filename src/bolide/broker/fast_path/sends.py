@@ -1,13 +1,16 @@
 """Plain sends and transactions on the fast path: from received bytes into the log, plan by plan."""
 
+from collections.abc import Callable
+from operator import attrgetter
 from time import monotonic
+from typing import Any
 
 import msgspec
 
 from bolide.broker.fast_path._sends import SendFlow, SendPlans, SendTarget, find_ends
 from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
 from bolide.broker.fast_path.plans import HEADER_AT, SENDS, Plans, SenderPlans
-from bolide.broker.gate import Gate
+from bolide.broker.gate import Gate, access_key_of
 from bolide.broker.metadata.topic_attributes import has_window, is_compacted
 from bolide.broker.metadata.topics import validate_topic
 from bolide.broker.produce.addressing import BrokerProperties
@@ -50,6 +53,8 @@ from bolide.version import ROCKETMQ_VERSION
 
 _OFFSET_DIGITS = 16
 _ERROR = int(FallThrough.ERROR)
+_MAX_NAME = 512
+"""Bytes of the longest group, with a topic, that plans are made for."""
 _MAX_MESSAGES = 500
 """Messages served under one hold of the append lock: other appends wait meanwhile."""
 
@@ -128,30 +133,44 @@ class SendPath:
             return
         if config.start_accept_send_request_time_stamp > 0:
             return
-        if not self._gate.may_prepare(frame, request.connection):
+        targets_in = _find_targets(frame.code, header)
+        if targets_in is None:
             return
-        plans, name = self._plans.of(request.connection).sends, topic.topic_name.encode()
-        targets = _targets_for(plans, frame.code, header)
-        if targets is None:
+        name = topic.topic_name.encode()
+        plans = self._plans.find_sends(request.connection, access_key_of(frame))
+        known = None if plans is None else targets_in(plans).get(name)
+        if known is not None and known.is_open:
             return
-        known = targets.get(name)
-        if known is None or not known.is_open:
-            self._plans.reserve()
-            plans = self._plans.of(request.connection).sends  # all others may have been dropped
-            found = _targets_for(plans, frame.code, header)
-            assert found is not None
-            found[name] = self._target(name, topic)
+        plans = self._new_plans(request)
+        if plans is not None:
+            targets_in(plans)[name] = self._target(name, topic)
 
     def prepare_end(self, request: Request[EndTransactionHeader]) -> None:
         """Keep that a sender may end the transactions of its producer group."""
         if not self._is_enabled or self._gate.watches_sends:
             return
-        if not self._gate.may_prepare(request.frame, request.connection):
+        header, connection = request.header, request.connection
+        named = (
+            [header.producer_group]
+            if header.topic is None
+            else [header.producer_group, header.topic]
+        )
+        name = "\0".join(named).encode(errors="surrogatepass")
+        plans = self._plans.find_sends(connection, access_key_of(request.frame))
+        if (plans is not None and name in plans.ends) or len(name) > _MAX_NAME:
             return
-        group = request.header.producer_group.encode()
-        if group not in self._plans.of(request.connection).sends.groups:
-            self._plans.reserve()
-            self._plans.of(request.connection).sends.groups.add(group)
+        plans = self._new_plans(request)
+        if plans is not None:
+            plans.ends.add(name)
+            self._plans.of(connection).sends.signed_ends |= plans.access_key is not None
+
+    def _new_plans(self, request: Request[Any]) -> SendPlans | None:
+        """The plans that one is about to be added to; None if it is for no other request."""
+        presented = self._gate.prepared_for(request.frame, request.connection)
+        if presented is None:
+            return None
+        self._plans.reserve()
+        return self._plans.sends_of(request.connection, presented)
 
     def _target(self, name: bytes, topic: TopicConfig) -> SendTarget:
         target = self._plans.find_target(name)
@@ -174,7 +193,7 @@ class SendPath:
         if not plans or hooks.send or hooks.request:
             return position, b"", self._reason_without_plans(data, position)
         started = monotonic()
-        claimed = self._claim(data, position) if plans.groups else None
+        claimed = self._claim(data, position) if plans.ends or plans.signed_ends else None
         try:
             room = self._reserve()
         except Exception as exc:  # noqa: BLE001  the handlers meet it too and answer
@@ -371,16 +390,18 @@ def _system_target(topic: str) -> SendTarget:
     return SendTarget(topic.encode(), 1, False)
 
 
-def _targets_for(plans: SendPlans, code: int, header: SendHeader) -> dict[bytes, SendTarget] | None:
-    """The plans of the kind that a request is of; None if the fast path serves none of it."""
+def _find_targets(
+    code: int, header: SendHeader
+) -> Callable[[SendPlans], dict[bytes, SendTarget]] | None:
+    """Where plans of the kind that a request is of are kept; None if the fast path serves none."""
     if code == RequestCode.SEND_BATCH_MESSAGE:
-        return plans.batches if header.batch else None
+        return attrgetter("batches") if header.batch else None
     if code != RequestCode.SEND_MESSAGE_V2 or header.batch:
         return None
     if PropertyName.TRANSACTION_PREPARED not in header.properties:
-        return plans.singles
+        return attrgetter("singles")
     prepared = decode_properties(header.properties).get(PropertyName.TRANSACTION_PREPARED)
-    return plans.halves if prepared == "true" else None
+    return attrgetter("halves") if prepared == "true" else None
 
 
 def _json_reply_parts(fields: dict[str, str]) -> tuple[bytes, bytes]:

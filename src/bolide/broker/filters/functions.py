@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from bolide.auth.access import Access
 from bolide.broker.background import on_saving_thread
 from bolide.broker.filters.worker_pool import FunctionCode, WorkerFailed, WorkerPool, WorkersBusy
 from bolide.broker.settings.config import BrokerConfig
@@ -273,16 +274,22 @@ def _code(function: FilterFunction) -> FunctionCode:
 
 
 class FilterHandlers:
-    """Serve the registration and listing of filter functions."""
+    """Serve the registration and listing of filter functions.
 
-    def __init__(self, functions: FilterFunctions) -> None:
+    A function is code that the broker runs, so only an identified administrator registers or
+    deletes one: access control decides which account may, and without it nobody can.
+    """
+
+    def __init__(self, functions: FilterFunctions, access: Access) -> None:
         self._functions = functions
+        self._access = access
 
     @handles(
         FilterFunctionHeader, RequestCode.BOLIDE_UPDATE_FILTER_FUNCTION, max_body=MAX_SOURCE + 1
     )
     async def update(self, request: Request[FilterFunctionHeader]) -> Reply:
         name = request.header.name
+        self._require_administrator(request, f"filter function {name!r} is not registered")
         try:
             source = request.body.decode()
         except UnicodeDecodeError as exc:
@@ -293,6 +300,9 @@ class FilterHandlers:
 
     @handles(FilterFunctionHeader, RequestCode.BOLIDE_DELETE_FILTER_FUNCTION)
     async def delete(self, request: Request[FilterFunctionHeader]) -> Reply:
+        self._require_administrator(
+            request, f"filter function {request.header.name!r} is not deleted"
+        )
         await self._functions.delete(request.header.name)
         log.info("%s deleted the filter function %s", request.connection.peer, request.header.name)
         return Reply()
@@ -303,6 +313,16 @@ class FilterHandlers:
         if found is None:
             raise QueryNotFound(f"there is no filter function {request.header.name!r}")
         return Reply(body=fastjson.encode(found))
+
+    def _require_administrator(self, request: Request[Any], outcome: str) -> None:
+        """Refuse what no administrator has signed, also from addresses that are on a white list."""
+        identity = self._access.check(request.frame, request.connection.peer)
+        if not self._access.may_bring_code(identity):
+            raise NoPermission(
+                f"{outcome}: the broker runs filter functions as its own user, so they need access"
+                " control; set authenticationEnabled=true or aclEnable=true, and sign the request"
+                f" as an administrator, which {identity} is not"
+            )
 
     @handles(NoHeader, RequestCode.BOLIDE_LIST_FILTER_FUNCTIONS)
     def list(self, request: Request[NoHeader]) -> Reply:

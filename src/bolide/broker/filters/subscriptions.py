@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from bolide.broker.events import Listeners
 from bolide.broker.filters.sql import BadExpression, compile_sql
+from bolide.events import Listeners
 from bolide.protocol.bodies.heartbeat import Subscription
 from bolide.protocol.refusals import ServerError, SubscriptionMalformed
 from bolide.protocol.tags import BadTagExpression, TagExpression

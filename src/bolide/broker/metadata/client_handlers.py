@@ -1,9 +1,11 @@
 """Client requests: heartbeats, group members, queue locks (`ClientManageProcessor`)."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
+from bolide.auth.access import Identity
 from bolide.broker.background import MAX_BODY, Background, read_json
 from bolide.broker.filters.filters import Filters
 from bolide.broker.metadata.clients import ClientTable, Member
@@ -36,15 +38,21 @@ from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.remoting.errors import RemotingError
 
+Identify = Callable[[Frame, Connection], Identity]
+"""Says who sends a request; raises NoPermission."""
+
 
 class ClientHandlers:
     """Registers clients and lists them.
 
     Every handler that changes a client's memberships is `async` and begins with `_order_of`: the
     requests of one connection then take effect in the order in which they were received.
+
+    Args:
+        identify: None if access control verifies no identities.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         *,
         clients: ClientTable,
@@ -53,6 +61,7 @@ class ClientHandlers:
         locks: QueueLocks,
         filters: Filters,
         cell: ConfigCell[BrokerConfig],
+        identify: Identify | None = None,
     ) -> None:
         self._clients = clients
         self._groups = groups
@@ -60,6 +69,7 @@ class ClientHandlers:
         self._locks = locks
         self._filters = filters
         self._cell = cell
+        self._identify = identify
         self._orders: WeakKeyDictionary[Connection, asyncio.Lock] = WeakKeyDictionary()
 
     @handles(NoHeader, RequestCode.HEART_BEAT, max_body=MAX_BODY)
@@ -73,8 +83,12 @@ class ClientHandlers:
             # Last, and without a wait before the reply: it has the members notified, and a client
             # that rebalances before it has its reply takes its own subscription for outdated.
             changed = self._clients.needs_subscriptions(beat)
-            frame = request.frame
-            self._clients.heartbeat(beat, request.connection, frame.language, frame.version)
+            frame, identity = request.frame, None
+            if beat.producer_data_set and self._identify is not None:
+                identity = self._identify(frame, request.connection)
+            self._clients.heartbeat(
+                beat, request.connection, frame.language, frame.version, identity
+            )
             return Reply(header=HeartbeatReply(supports_v2=True, subscription_changed=changed))
 
     def _order_of(self, connection: Connection) -> asyncio.Lock:

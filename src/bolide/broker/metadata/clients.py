@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from bolide.broker.events import Listeners
+from bolide.auth.access import Identity
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
+from bolide.events import Listeners
 from bolide.protocol.bodies import heartbeat as bodies
 from bolide.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
@@ -31,6 +32,8 @@ class Member:
     language: str
     version: int
     last_seen: float
+    identity: Identity | None = None
+    """Who sent the heartbeat; None if access control does not verify that."""
 
 
 Members = dict[Connection, Member]
@@ -159,13 +162,18 @@ class ClientTable:
         )
 
     def heartbeat(
-        self, beat: Heartbeat, connection: Connection, language: str, version: int
+        self,
+        beat: Heartbeat,
+        connection: Connection,
+        language: str,
+        version: int,
+        identity: Identity | None = None,
     ) -> bool:
         """Record a client and its subscriptions; returns whether a consumer group changed.
 
         Consumer groups that do not exist are skipped.
         """
-        member = Member(beat.client_id, connection, language, version, self._now())
+        member = Member(beat.client_id, connection, language, version, self._now(), identity)
         changed = [self._add_consumer(data, member, beat) for data in beat.consumer_data_set]
         for data in beat.producer_data_set:
             if connection not in self._producers.setdefault(data.group_name, {}):

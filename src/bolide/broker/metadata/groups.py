@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import msgspec
 
 from bolide.broker.background import MAX_BODY, on_saving_thread, read_json
-from bolide.broker.events import Listeners
 from bolide.broker.metadata.group_attributes import GROUP_ATTRIBUTES
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topic_attributes import changed_attributes
 from bolide.broker.metadata.topics import SYSTEM_GROUPS, validate_group
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
+from bolide.events import Listeners
 from bolide.model.names import READ, SYSTEM_GROUP_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion

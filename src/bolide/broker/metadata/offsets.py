@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from bolide.broker.background import on_saving_thread
-from bolide.broker.events import Listeners
+from bolide.events import Listeners
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.refusals import ServerError

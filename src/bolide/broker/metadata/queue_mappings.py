@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 import msgspec
 
 from bolide.broker.background import save_or_restore
-from bolide.broker.events import Listeners
+from bolide.events import Listeners
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.queues import QueueMapping, QueueMappingDetail, QueueMappingItem
 from bolide.protocol.bodies.topics import QueueMappingTable

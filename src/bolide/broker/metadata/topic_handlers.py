@@ -109,6 +109,8 @@ class TopicHandlers:
         topic = request.header.topic
         if not topic.strip():
             raise InvalidParameter("The specified topic is blank.")
+        if topic not in self._topics:  # files that an unknown topic left are removed too
+            validate_topic(topic)
         _refuse_system_topic(topic, self._cell.value)
         log.info("%s deletes topic %s", request.connection.peer, topic)
         for name in [topic, *self._pop_retry_topics(topic)]:

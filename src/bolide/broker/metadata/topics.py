@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 import msgspec
 
 from bolide.broker.background import save_or_restore
-from bolide.broker.events import AwaitedListeners, Listeners
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
+from bolide.events import AwaitedListeners, Listeners
 from bolide.model.names import (
     ALLOWED_NAME,
+    AUDIT_TOPIC,
     BENCHMARK_TOPIC,
     HALF_TOPIC,
     INHERIT,
@@ -402,6 +403,7 @@ def system_topics(config: BrokerConfig, delay_levels: int) -> Iterator[TopicConf
     yield topic_of(HALF_TOPIC, 1)
     yield topic_of(OP_HALF_TOPIC, 1)
     yield topic_of(POP_JOURNAL_TOPIC, 1)
+    yield topic_of(AUDIT_TOPIC, 1, perm=0)
     yield topic_of(revive_topic(cluster), config.revive_queue_num)
 
 

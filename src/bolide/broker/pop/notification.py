@@ -57,7 +57,7 @@ class NotificationHandlers:
             return Reply(header=NotificationReply(has_msg=False, polling_full=True))
 
         def attempt(deferred: DeferredReply, is_last: bool) -> bool:
-            has_more = self._count_messages(header, topic) > 0
+            has_more = not self._pop.polling.withholds and self._count_messages(header, topic) > 0
             if has_more or is_last:
                 deferred.answer(Reply(header=NotificationReply(has_msg=has_more)))
             return has_more or is_last

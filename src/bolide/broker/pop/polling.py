@@ -77,6 +77,11 @@ class Polling:
     def waiting_count(self, key: PollKey) -> int:
         return len(self._waiters.get(key.pair, {}).get(key, ()))
 
+    @property
+    def withholds(self) -> bool:
+        """Whether the request that is being retried must get no message."""
+        return self._long_polling.withholds
+
     def is_full(self, key: PollKey) -> bool:
         config = self._cell.value
         return (

@@ -207,7 +207,8 @@ class PopHandlers:
     def _retry(self, admitted: AdmittedPop, deferred: DeferredReply, *, is_last: bool) -> bool:
         admitted.begun = self._parts.now()
         try:
-            if deferred.is_blocked:  # no messages on top of unread replies
+            # No messages on top of unread replies, and none without a permission.
+            if deferred.is_blocked or self._pop.polling.withholds:
                 deferred.answer(self._empty(admitted, PopResult()))
                 return True
             result = self._try_pop(admitted)

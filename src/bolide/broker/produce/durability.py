@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from bolide.broker.events import Listeners
 from bolide.config import ConfigCell
+from bolide.events import Listeners
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.refusals import ServerError, ServiceNotAvailable
 from bolide.remoting.dispatch import DeferredReply, Reply

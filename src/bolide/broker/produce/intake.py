@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from bolide.broker.consume.long_polling import LongPolling, QueueKey
-from bolide.broker.events import Listeners
 from bolide.broker.produce.durability import Durability
+from bolide.events import Listeners
 from bolide.protocol.record import RecordDraft
 from bolide.store.appending import Appended
 from bolide.store.contract import Store

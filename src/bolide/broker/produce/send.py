@@ -15,7 +15,6 @@ import msgspec
 from bolide.broker.background import Background
 from bolide.broker.consume.expiry import Expiring, check_expiry
 from bolide.broker.dedup.duplicates import Duplicates
-from bolide.broker.events import Listeners
 from bolide.broker.gate import Hooks
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.queue_locks import QueueLocks
@@ -38,9 +37,10 @@ from bolide.broker.produce.priority import placed_by_priority
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
 from bolide.broker.timers.recurring import begin_series
-from bolide.broker.timers.timetable import Timetable
+from bolide.broker.timers.timetable import Timetable, refuse_foreign_recall
 from bolide.broker.transactions.half_messages import half_draft
 from bolide.config import ConfigCell
+from bolide.events import Listeners
 from bolide.model.message import Host, SysFlag
 from bolide.model.names import (
     HALF_TOPIC,
@@ -420,6 +420,7 @@ class SendHandlers:
             )
             return plain, properties[PropertyName.UNIQUE_ID]
         check_expiry(properties)
+        refuse_foreign_recall(properties, draft.topic.decode())
         begin_series(properties, draft, int(self._parts.now() * 1000))
         properties.pop(PropertyName.POP_CHECKPOINT, None)
         properties |= self.broker_properties.properties

@@ -4,8 +4,9 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from bolide.auth.found_messages import FoundMessageCheck
 from bolide.broker.background import COLD_READS, on_thread, record_at
 from bolide.broker.consume.expiry import has_expired
 from bolide.broker.metadata.groups import GroupTable
@@ -61,6 +62,7 @@ class SendBackParts:
     max_level: int
     now: Callable[[], float] = time.time
     find_compacted: FindCompacted = lambda *_: None
+    check_found: FoundMessageCheck = field(default_factory=FoundMessageCheck)
 
 
 class SendBackHandlers:
@@ -80,6 +82,7 @@ class SendBackHandlers:
         if group.retry_queue_nums <= 0:  # the group has retries disabled
             return Reply()
         record = await self._message_at(header)
+        parts.check_found(request, record)
         if has_expired(record, parts.now()):  # an expired message is not delivered again
             return Reply()
         dead = is_dead(header, group, record.reconsume_times)

@@ -5,6 +5,7 @@ One file holds the settings of the broker and of its store; `load_settings` sepa
 
 import logging
 import os
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from bolide.auth.provider_classes import refuse_other_classes
+from bolide.auth.settings import PlainAclSettings
 from bolide.broker.settings.sections import (
     AssignmentSettings,
     ColdReadSettings,
@@ -29,9 +32,9 @@ from bolide.broker.settings.without_effect import (
 from bolide.config import load, option, options_of
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
+from bolide.remoting.address import is_loopback_host
 from bolide.remoting.client import ClientConfig
-from bolide.remoting.settings import ServerSettings
-from bolide.remoting.tls import ClientTls
+from bolide.remoting.settings import EVERY_INTERFACE, LOOPBACK, ServerSettings
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
 
@@ -40,6 +43,7 @@ log = logging.getLogger(__name__)
 _INT_MAX = 2**31 - 1
 _DAY_MS = 86_400_000
 _ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104  compared, not bound
+_TOPIC_OF_SETTING = re.compile(r"[\w%|.:-]+")
 _TRANSFER_LIMIT_PREFIX = "maxTransfer"
 
 VIP_PORT_DELTA: Final = -2
@@ -64,6 +68,7 @@ class BrokerConfig(
     PopSettings,
     TimerSettings,
     TransactionSettings,
+    PlainAclSettings,
     ServerSettings,
 ):
     """All settings of a broker. Durations are seconds here, milliseconds in files.
@@ -85,23 +90,26 @@ class BrokerConfig(
         10911,
         "Port to listen on; listenPort - 2 (the VIP port) is served too. 0 selects a free port.",
         bounds=(0, 65535),
+        fixed=True,
     )
     ha_listen_port: int = option(
-        0, "Port for replication; 0 means listenPort + 1.", bounds=(0, 65535)
+        0, "Port for replication; 0 means listenPort + 1.", bounds=(0, 65535), fixed=True
     )
     broker_ip1: str = option(
         "",
-        "Address announced to clients; defaults to bindAddress or the address of the host.",
+        "Address announced to clients; defaults to bindAddress or the address of the host. Another"
+        " address than loopback has the broker listen on every interface, as RocketMQ does.",
         key="brokerIP1",
+        fixed=True,
     )
     broker_ip2: str = option(
-        "", "Address announced to replicas; defaults to brokerIP1.", key="brokerIP2"
+        "", "Address announced to replicas; defaults to brokerIP1.", key="brokerIP2", fixed=True
     )
 
     workers: int = option(
         1,
         "Number of worker processes, each a broker group of its own; see --workers.",
-        bounds=(1, 256), ours=True,
+        bounds=(1, 256), ours=True, fixed=True,
     )  # fmt: skip
 
     broker_hooks: tuple[str, ...] = option(
@@ -109,6 +117,14 @@ class BrokerConfig(
         "Hooks to load at the start, module:Class each, separated by semicolons; only from a file,"
         " the command line or the environment.",
         ours=True,
+        fixed=True,
+    )
+
+    audit_enable: bool = option(
+        True,
+        "Record requests that administer, and denied ones, in the topic rmq_sys_bolide_audit.",
+        ours=True,
+        fixed=True,
     )
 
     # NameServers
@@ -139,29 +155,6 @@ class BrokerConfig(
     connect_timeout: float = option(
         3.0, "Milliseconds to wait for a connection to a NameServer.",
         key="connectTimeoutMillis", bounds=(1, _DAY_MS), scale=1000,
-    )  # fmt: skip
-    use_tls: bool = option(
-        False, "Call NameServers over TLS.", key="useTLS", aliases=("tls.enable",)
-    )
-    tls_client_certificate: Path | None = option(
-        None,
-        "Certificate chain presented to NameServers, PEM.",
-        key="tls.client.certPath",
-        ours=True,
-    )
-    tls_client_key: Path | None = option(
-        None, "Private key of tls.client.certPath, PEM.", key="tls.client.keyPath", ours=True
-    )
-    tls_client_key_password: str | None = option(
-        None,
-        "Password of tls.client.keyPath.",
-        key="tls.client.keyPassword",
-        ours=True,
-        secret=True,
-    )
-    tls_client_trust: Path | None = option(
-        None, "Certificate authorities for NameServers, PEM; without it, any certificate is valid.",
-        key="tls.client.trustCertPath", ours=True,
     )  # fmt: skip
 
     # Topics
@@ -212,7 +205,8 @@ class BrokerConfig(
     # Pulling
     long_polling_enable: bool = option(
         True,
-        "Suspend a pull that finds no messages for as long as the consumer requests.",
+        "Suspend a pull that finds no messages for as long as the consumer requests, at most 5"
+        " minutes.",
         live=True,
     )
     short_polling_time: float = option(
@@ -264,6 +258,7 @@ class BrokerConfig(
     rocketmq_home: str | None = option(
         lambda: os.environ.get("ROCKETMQ_HOME"),
         "RocketMQ installation directory; its conf/ is searched for configuration files.",
+        fixed=True,
     )
     broker_config_path: Path | None = option(
         None,
@@ -272,7 +267,8 @@ class BrokerConfig(
     )
     config_black_list: tuple[str, ...] = option(
         ("configBlackList", "brokerConfigPath"),
-        "Keys that cannot be changed at run time, separated by semicolons.",
+        "Keys that cannot be changed at run time, separated by semicolons, besides the fixed ones.",
+        fixed=True,
     )
     max_stats_idle_time: int = option(
         -1, "Minutes of inactivity after which a statistic is dropped; -1 keeps all.",
@@ -283,9 +279,10 @@ class BrokerConfig(
     )
 
     def __post_init__(self) -> None:
-        address = self.bind_address
+        address = self.bind_address or self._default_bind_address()
         announced = self.broker_ip1 or (_host_address() if address in _ANY_ADDRESS else address)
         defaults = {
+            "bind_address": address,
             "broker_name": self.broker_name or socket.gethostname(),
             "broker_ip1": announced,
             "broker_ip2": self.broker_ip2 or announced,
@@ -294,20 +291,29 @@ class BrokerConfig(
         for field, value in defaults.items():
             object.__setattr__(self, field, value)
 
+    @property
+    def acl_home(self) -> str | None:
+        return self.rocketmq_home
+
+    @property
+    def acl_config_path(self) -> Path | None:
+        return self.broker_config_path
+
+    def _default_bind_address(self) -> str:
+        """Loopback, unless requests are checked or an address for others is announced."""
+        is_announced = self.broker_ip1 and not is_loopback_host(self.broker_ip1)
+        return EVERY_INTERFACE if self.has_access_control or is_announced else LOOPBACK
+
     def client_config(self) -> ClientConfig:
-        """Settings of the connections to NameServers."""
+        """Settings of the connections to NameServers and other brokers.
+
+        Raises:
+            ConfigError: the TLS settings contradict each other.
+        """
         return ClientConfig(
             connect_timeout=self.connect_timeout,
             call_timeout=self.register_broker_timeout,
-            tls=self._client_tls() if self.use_tls else None,
-        )
-
-    def _client_tls(self) -> ClientTls:
-        return ClientTls(
-            certificate=self.tls_client_certificate,
-            key=self.tls_client_key,
-            key_password=self.tls_client_key_password,
-            trust=self.tls_client_trust,
+            tls=self.client_tls(),
         )
 
 
@@ -361,9 +367,21 @@ def check(config: BrokerConfig) -> None:
             " replication, which is not implemented; start a master with brokerId=0, or RocketMQ's"
             " broker"
         )
+    names = {
+        "brokerName": config.broker_name,
+        "brokerClusterName": config.broker_cluster_name,
+        "msgTraceTopicName": config.msg_trace_topic_name,
+    }
+    for key, name in names.items():
+        if not _TOPIC_OF_SETTING.fullmatch(name) or name.startswith("."):
+            raise ConfigError(
+                f"{key}={name!r}: it is a topic too, with a directory of that name; use letters,"
+                " digits and % | _ - . :"
+            )
     if 0 < config.listen_port <= -VIP_PORT_DELTA:
         raise ConfigError(f"listenPort={config.listen_port}: listenPort - 2 is needed too")
     config.server_config()
+    config.client_tls()
 
 
 def refuse_unsupported(texts: Mapping[str, str]) -> None:
@@ -375,6 +393,7 @@ def refuse_unsupported(texts: Mapping[str, str]) -> None:
     for key, reason in REFUSED_WHEN_TRUE.items():
         if texts.get(key, "").strip().lower() == "true":
             raise ConfigError(f"{key}=true: {reason}")
+    refuse_other_classes(texts)
 
 
 def limits_are_given(texts: Mapping[str, str]) -> bool:

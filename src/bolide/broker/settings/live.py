@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bolide import logs, properties, snapshot
+from bolide import logs
 from bolide.broker.background import on_saving_thread
 from bolide.broker.multi_process import OWN_KEYS
 from bolide.broker.settings.config import (
@@ -22,7 +22,16 @@ from bolide.broker.settings.config import (
     limits_are_given,
     refuse_unsupported,
 )
-from bolide.config import ConfigCell, options_of, to_texts
+from bolide.broker.settings.without_effect import IGNORED_IN_FILES
+from bolide.config import (
+    ConfigCell,
+    change_file,
+    fixed_keys,
+    ignored_texts,
+    options_of,
+    secret_keys,
+    to_texts,
+)
 from bolide.errors import ConfigError
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.refusals import InvalidParameter, NoPermission, ServerError
@@ -31,7 +40,8 @@ from bolide.store.config import StoreConfig
 
 log = logging.getLogger(__name__)
 
-_ALWAYS_LOCKED = {"configBlackList", "brokerConfigPath", "rocketmqHome", "workers", "brokerHooks"}
+_SECRETS = secret_keys(BrokerConfig, ALL_IGNORED)
+_FIXED = fixed_keys(BrokerConfig, ALL_IGNORED | IGNORED_IN_FILES) | fixed_keys(StoreConfig)
 _FILE = Path("config") / "broker.properties"
 
 Cell = ConfigCell[BrokerConfig] | ConfigCell[StoreConfig]
@@ -77,8 +87,7 @@ class Settings:
         self._broker, self._store = cell, store_cell
         self._now = now
         self._writing = asyncio.Lock()  # one file, one writer
-        given = ignored or {}
-        self._others = {key: given.get(key, item.default) for key, item in ALL_IGNORED.items()}
+        self._others = ignored_texts(ALL_IGNORED, ignored or {})
         self._pending: dict[str, str] = {}
 
     @property
@@ -94,17 +103,20 @@ class Settings:
         """Write changes to the file, then apply them.
 
         Raises:
-            NoPermission: a key may not be changed at run time.
+            NoPermission: no request may change one of the keys; nothing is changed.
             InvalidParameter: a value is invalid; nothing is changed.
             ServerError: the file cannot be written; nothing is changed.
         """
         if locked := sorted(self._locked() & texts.keys()):
-            raise NoPermission(f"Can not update config in black list: {', '.join(locked)}")
+            raise NoPermission(
+                f"Can not update config in black list: {', '.join(locked)}; nothing is changed."
+                " Such settings change only in the file or on the command line, at a restart"
+            )
         return await uninterrupted(self._update(texts, peer))
 
     def _locked(self) -> set[str]:
         own = OWN_KEYS if self._broker.value.workers > 1 else ()
-        return _ALWAYS_LOCKED.union(self._broker.value.config_black_list, own)
+        return _FIXED.union(self._broker.value.config_black_list, own)
 
     async def _update(self, texts: dict[str, str], peer: str) -> Change:
         async with self._writing:
@@ -153,20 +165,13 @@ class Settings:
             return
         path = self.path
         try:
-            await on_saving_thread(partial(_write, path, changes))
+            await on_saving_thread(partial(change_file, path, changes, _SECRETS))
         except OSError as exc:
             raise ServerError(f"nothing is changed, {path} cannot be written: {exc}") from exc
 
     def _report(self, change: Change, peer: str) -> None:
-        secrets = {
-            key
-            for cell in self._cells
-            for key, found in options_of(type(cell.value)).items()
-            if found.secret
-        }
         for key, text in (change.now | change.after_restart).items():
-            shown = "(secret)" if key in secrets else text
-            log.info("%s set %s=%s", peer, key, shown)
+            log.info("%s set %s=%s", peer, key, text)
         if change.remark:
             log.warning("settings from %s with a remark: %s", peer, change.remark)
 
@@ -179,9 +184,3 @@ def _shown(cell: Cell) -> dict[str, str]:
         for key, text in to_texts(config).items()
         if not options[key].ours or getattr(config, options[key].field) != options[key].default
     }
-
-
-def _write(path: Path, changes: dict[str, str]) -> None:
-    # Keep the other lines byte for byte, including line ends and foreign encodings.
-    before = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
-    snapshot.replace(path, properties.edit(before, changes).encode(errors="surrogateescape"))

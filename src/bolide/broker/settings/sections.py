@@ -72,15 +72,18 @@ class FilterSettings:
         bounds=(0, 365 * _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     filter_server_nums: int = option(
-        0, "Number of processes that run filter functions; 0 disables such filters.", bounds=(0, 64)
-    )
+        0,
+        "Number of processes that run filter functions; 0 disables such filters. Functions are"
+        " registered only with access control.",
+        bounds=(0, 64), fixed=True,
+    )  # fmt: skip
     filter_function_timeout: float = option(
         1.0, "Milliseconds that a filter function may take for the messages of one pull.",
-        bounds=(10, 60_000), scale=1000, ours=True,
+        bounds=(10, 60_000), scale=1000, ours=True, fixed=True,
     )  # fmt: skip
     filter_function_memory: int = option(
         256 * _MIB, "Memory limit in bytes of a process that runs filter functions.",
-        bounds=(16 * _MIB, 64 * 1024 * _MIB), ours=True,
+        bounds=(16 * _MIB, 64 * 1024 * _MIB), ours=True, fixed=True,
     )  # fmt: skip
 
 

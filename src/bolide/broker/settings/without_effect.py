@@ -1,5 +1,7 @@
 """Keys of a broker.conf that have no effect here, with RocketMQ's defaults and the reasons."""
 
+from collections.abc import Collection
+
 from bolide.config import Ignored
 from bolide.remoting.settings import IGNORED_SERVER, THREADS
 
@@ -13,13 +15,12 @@ _POP = "the POP journal replaces RocketMQ's check-point messages and has no such
 _POP_KV = "the state of POP is never stored in RocksDB"
 _POP_ALWAYS = "always on"
 _SQL = "filter expressions are evaluated when messages are read, not when they are stored"
-_ACCESS = "access control is not implemented"
+_ACCESS = "decisions are made by the users and policies alone, and dropped when these change"
 _METRICS = "metrics are not implemented"
 _LMQ = "light message queues are not implemented"
 _LIGHT_TOPICS = "light topics are not implemented"
 _NOTICES = "a notification counts messages without filtering them"
 _ENGINES = "there is one timer engine"
-_TLS = "TLS 1.2 or newer, with the ciphers of the system's OpenSSL"
 _BILLING = "there are no billing statistics"
 _ADDRESSES = "namesrvAddr lists the NameServers; host names are resolved at each connection"
 _REGISTRATION = "one registration contains all topics"
@@ -222,23 +223,14 @@ _SQL_KEYS = {
 }
 
 _ACCESS_KEYS = {
-    "aclEnable": "false",
-    "authenticationEnabled": "false",
-    "authorizationEnabled": "false",
-    "authConfigPath": "",
     "configName": "",
     "clusterName": "",
     "authenticationProvider": "",
     "authenticationMetadataProvider": "",
     "authenticationStrategy": "",
-    "authenticationWhitelist": "",
-    "initAuthenticationUser": "",
-    "innerClientAuthenticationCredentials": "",
     "authorizationProvider": "",
     "authorizationMetadataProvider": "",
     "authorizationStrategy": "",
-    "authorizationWhitelist": "",
-    "migrateAuthFromV1Enabled": "false",
     "userCacheMaxNum": "1000",
     "userCacheExpiredSecond": "600",
     "userCacheRefreshSecond": "60",
@@ -255,7 +247,6 @@ _METRICS_KEYS = {
     "metricsExporterType": "DISABLE",
     "metricsOtelCardinalityLimit": "50000",
     "metricsGrpcExporterTarget": "",
-    "metricsGrpcExporterHeader": "",
     "metricGrpcExporterTimeOutInMills": "3000",
     "metricGrpcExporterIntervalInMills": "60000",
     "metricLoggingExporterIntervalInMills": "10000",
@@ -299,7 +290,6 @@ _CLIENT_KEYS = {
     "clientSocketRcvBufSize": "0",
     "clientPooledByteBufAllocatorEnable": "false",
     "clientCloseSocketIfTimeout": "true",
-    "socksProxyConfig": "{}",
     "disableCallbackExecutor": "false",
     "disableNettyWorkerGroup": "false",
     "maxReconnectIntervalTimeSeconds": "60",
@@ -326,7 +316,9 @@ _LIGHT_TOPIC_KEYS = {
 }
 
 _SINGLE = {
-    "messageStorePlugIn": Ignored("", "store plug-ins are Java classes"),
+    "messageStorePlugIn": Ignored("", "store plug-ins are Java classes", fixed=True),
+    "metricsGrpcExporterHeader": Ignored("", _METRICS, secret=True),
+    "socksProxyConfig": Ignored("{}", _OWN_CALLS, secret=True),
     "transferMsgByHeap": Ignored("true", "replies are always built in memory"),
     "highSpeedMode": Ignored("false", _UNUSED),
     "maxDelayTime": Ignored("40", _UNUSED),
@@ -381,28 +373,24 @@ _SINGLE = {
     "searchBcqByCacheEnable": Ignored("true", "units of batch queues are searched in the files"),
     "enableCleanExpiredOffset": Ignored("false", "offsets are kept until their group is deleted"),
     "readUnCommitted": Ignored("false", _REPLICATION),
-    "tls.server.authClient": Ignored(
-        "false",
-        "tls.server.need.client.auth decides whether client certificates are verified",
-    ),
-    "tls.client.authServer": Ignored(
-        "false", "server certificates are verified whenever tls.client.trustCertPath is set"
-    ),
-    "tls.test.mode.enable": Ignored("true", "there is no self-signed test certificate"),
-    "tls.ciphers": Ignored("", _TLS),
-    "tls.protocols": Ignored("", _TLS),
+    "tls.test.mode.enable": Ignored("true", "there is no self-signed test certificate", fixed=True),
 }
 
 
-def _all_for(reason: str, defaults: dict[str, str]) -> dict[str, Ignored]:
-    return {key: Ignored(default, reason) for key, default in defaults.items()}
+def _all_for(
+    reason: str, defaults: dict[str, str], fixed: Collection[str] = ()
+) -> dict[str, Ignored]:
+    """Keys with one reason; RocketMQ uses the fixed ones as paths, addresses or classes."""
+    return {key: Ignored(default, reason, key in fixed) for key, default in defaults.items()}
 
 
 IGNORED = (
     _all_for(THREADS, _THREAD_POOLS)
     | _all_for(_NO_QUEUE, _REQUEST_QUEUES)
     | _all_for(_REPLICATION, _REPLICATION_KEYS)
-    | _all_for(_CONTROLLER, _CONTROLLER_KEYS)
+    | _all_for(
+        _CONTROLLER, _CONTROLLER_KEYS, fixed={"storePathEpochFile", "storePathBrokerIdentity"}
+    )
     | _TRANSACTION_KEYS
     | _all_for(_TIMER, _TIMER_KEYS)
     | _OTHER_TIMER_KEYS
@@ -410,8 +398,17 @@ IGNORED = (
     | _all_for(_POP_KV, _POP_KV_KEYS)
     | _all_for(_POP_ALWAYS, _POP_ALWAYS_KEYS)
     | _all_for(_SQL, _SQL_KEYS)
-    | _all_for(_ACCESS, _ACCESS_KEYS)
-    | _all_for(_METRICS, _METRICS_KEYS)
+    | _all_for(_ACCESS, _ACCESS_KEYS, fixed=_ACCESS_KEYS)
+    | _all_for(
+        _METRICS,
+        _METRICS_KEYS,
+        fixed={
+            "metricsExporterType",
+            "metricsGrpcExporterTarget",
+            "metricsPromExporterHost",
+            "metricsPromExporterPort",
+        },
+    )
     | _all_for(_BILLING, _BILLING_KEYS)
     | _all_for(_OWN_CALLS, _CLIENT_KEYS)
     | _all_for(_LIGHT_TOPICS, _LIGHT_TOPIC_KEYS)
@@ -422,27 +419,20 @@ IGNORED = (
 _ONLY_IN_EXAMPLES = "RocketMQ does not read it either; the file is below storePathRootDir"
 
 IGNORED_IN_FILES = {
-    "rmqAddressServerDomain": Ignored("", _ADDRESSES),
-    "rmqAddressServerSubGroup": Ignored("", _ADDRESSES),
-    "storeCheckpoint": Ignored("", _ONLY_IN_EXAMPLES),
-    "abortFile": Ignored("", _ONLY_IN_EXAMPLES),
+    "rmqAddressServerDomain": Ignored("", _ADDRESSES, fixed=True),
+    "rmqAddressServerSubGroup": Ignored("", _ADDRESSES, fixed=True),
+    "storeCheckpoint": Ignored("", _ONLY_IN_EXAMPLES, fixed=True),
+    "abortFile": Ignored("", _ONLY_IN_EXAMPLES, fixed=True),
     "checkTransactionMessageEnable": Ignored("", _UNUSED),
 }
 """Keys that many a broker.conf has and no `BrokerConfig`; the console and mqadmin hide them."""
 
-_OPEN = (
-    "access control is not implemented, the broker would serve every client; remove the key to"
-    " run it anyway"
-)
 _SECOND_MASTER = (
     "the controller is not implemented, this broker would be a second master; remove the key to"
     " run it as a master"
 )
 
 REFUSED_WHEN_TRUE = {
-    "aclEnable": _OPEN,
-    "authenticationEnabled": _OPEN,
-    "authorizationEnabled": _OPEN,
     "enableControllerMode": _SECOND_MASTER,
     "enableDLegerCommitLog": _SECOND_MASTER,
 }

@@ -157,8 +157,7 @@ class DueQueue:
     def is_recalled(self, topic: str, unique_id: str | None) -> bool:
         if not self._recalled or unique_id is None:
             return False
-        # RocketMQ 5.2 to 5.4 include the topic.
-        return recall_key(topic, unique_id) in self._recalled or unique_id in self._recalled
+        return recall_key(topic, unique_id) in self._recalled
 
     # ---- removing
 
@@ -228,12 +227,21 @@ class DueQueue:
 
 
 def recall_key(topic: str, unique_id: str) -> str:
-    """The value of TIMER_DEL_UNIQKEY that recalls a message."""
+    """What identifies a message that is recalled; no topic has a plus sign in its name."""
     return f"{topic}+{unique_id}"
 
 
 def recalled_by(properties: dict[str, str]) -> str | None:
-    return properties.get(PropertyName.TIMER_DELETE_UNIQUE_ID)
+    """The `recall_key` of the message that a timer message recalls; None if it recalls none.
+
+    A message recalls others of its own topic only: whoever sends it may send to that one. RocketMQ
+    5.2 to 5.4 write the topic in front of the unique id, others only if a setting says so.
+    """
+    key = properties.get(PropertyName.TIMER_DELETE_UNIQUE_ID)
+    if key is None:
+        return None
+    topic = properties.get(PropertyName.REAL_TOPIC, "")
+    return key if key.startswith(recall_key(topic, "")) else recall_key(topic, key)
 
 
 class Prefetcher:

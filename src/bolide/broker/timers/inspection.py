@@ -150,18 +150,18 @@ class TimerListing:
         for at, each in enumerate(entries):
             if at < start or each.is_recall or wanted not in {None, each.topic_hash}:
                 continue
-            if not recalled or not self._identities(each) & recalled:
+            if not recalled or self._identity(each) not in recalled:
                 yield at, each
 
     def _recall_key(self, entry: TimerEntry) -> str | None:
         record = _readable(self._store.record_at(entry.physical_offset))
         return recalled_by(record.decode_properties()) if record else None
 
-    def _identities(self, entry: TimerEntry) -> set[str | None]:
+    def _identity(self, entry: TimerEntry) -> str:
         record = _readable(self._store.record_at(entry.physical_offset))
         properties = record.decode_properties() if record else {}
         unique_id = properties.get(PropertyName.UNIQUE_ID, "")
-        return {unique_id, recall_key(properties.get(PropertyName.REAL_TOPIC, ""), unique_id)}
+        return recall_key(properties.get(PropertyName.REAL_TOPIC, ""), unique_id)
 
     def _pending(self, physical_offset: int, topic: str, now_ms: int) -> list[PendingTimer]:
         data = self._store.record_at(physical_offset)

@@ -119,6 +119,16 @@ def timer_draft(draft: RecordDraft, properties: Mapping[str, str], due: int) -> 
     )
 
 
+def refuse_foreign_recall(properties: Mapping[str, str], topic: str) -> None:
+    """Raises MessageIllegal if a message for a topic would recall a message of another one."""
+    key = properties.get(PropertyName.TIMER_DELETE_UNIQUE_ID)
+    if key is not None and "+" in key and not key.startswith(f"{topic}+"):
+        raise MessageIllegal(
+            f"{PropertyName.TIMER_DELETE_UNIQUE_ID}={key!r} names another topic than that of the"
+            f" message, {topic!r}: a message recalls only messages of its own topic"
+        )
+
+
 def refuse_in_batch(drafts: Sequence[RecordDraft]) -> None:
     """Raises MessageIllegal if a message of a batch requests a time: it would be delivered
     early."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
+from bolide.auth.access import Identity
 from bolide.broker.background import TRANSACTIONS, on_thread
-from bolide.broker.metadata.clients import ClientTable
+from bolide.broker.metadata.clients import ClientTable, Member
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.transactions.half_messages import Half
@@ -49,23 +50,40 @@ class AllBlocked(Exception):
     """Producers of the group are connected, but none of them reads."""
 
 
+MaySend = Callable[[Identity, str], bool]
+
+
 class CheckBackSender:
     """Sends check requests to the producers of a group, round robin, skipping those that do not
-    read."""
+    read, and those that may not send to the topic of the half: a check shows its message, and a
+    heartbeat may name any group.
 
-    def __init__(self, clients: ClientTable, host: Host, broker_name: str) -> None:
+    Args:
+        may_send: whether a producer may send to a topic; None if everybody may.
+    """
+
+    def __init__(
+        self,
+        clients: ClientTable,
+        host: Host,
+        broker_name: str,
+        may_send: MaySend | None = None,
+    ) -> None:
+        self._may_send = may_send
         self._clients = clients
         self._host = host
         self._broker_name = broker_name
         self._round_robin = itertools.count()
 
-    def choose(self, group: str) -> Connection | None:
-        """Return the producer to ask; None if no producer of the group is connected.
+    def choose(self, half: Half) -> Connection | None:
+        """Return the producer to ask; None if no producer that may be asked is connected.
 
         Raises:
             AllBlocked: try again later.
         """
-        members = self._clients.producers(group)
+        members = self._clients.producers(half.group)
+        if self._may_send is not None:
+            members = [each for each in members if self._may_send(_identity(each), half.topic)]
         if not members:
             return None
         ready = [each.connection for each in members if not each.connection.is_blocked]
@@ -87,7 +105,7 @@ class CheckBackSender:
         )
         with suppress(RemotingError, AllBlocked):  # a later round asks again
             if producer.is_blocked:
-                producer = self.choose(half.group) or producer
+                producer = self.choose(half) or producer
             await producer.notify(
                 Frame(
                     code=RequestCode.CHECK_TRANSACTION_STATE,
@@ -95,6 +113,10 @@ class CheckBackSender:
                     body=half.for_producer(),
                 )
             )
+
+
+def _identity(member: Member) -> Identity:
+    return member.identity or Identity(None, member.connection.peer)
 
 
 class Verdict(Enum):
@@ -373,7 +395,7 @@ class CheckBack:
 
     async def _prepare_check(self, half: Half) -> list[PendingCheck]:
         try:
-            producer = await self._choose_producer(half.group)
+            producer = await self._choose_producer(half)
         except AllBlocked:
             self._defer(half, self._parts.now() + self._interval)
             return []
@@ -385,7 +407,7 @@ class CheckBack:
         return [PendingCheck(producer, *self._move(half, check_times=half.check_times + 1))]
 
     async def _wait_for_producers(self, half: Half) -> None:
-        """No producer of the group is connected: the round does not count as a check."""
+        """No producer that may be asked is connected: the round does not count as a check."""
         now = self._parts.now()
         if self.rules.is_too_old(half, now):
             await self._give_up(half)
@@ -408,11 +430,11 @@ class CheckBack:
         checks.clear()
         return count
 
-    async def _choose_producer(self, group: str) -> Connection | None:
+    async def _choose_producer(self, half: Half) -> Connection | None:
         """Choose a producer; wait for a blocked one, within the limit of the round."""
         while True:
             try:
-                return self._sender.choose(group)
+                return self._sender.choose(half)
             except AllBlocked:
                 if self._blocked_wait_left <= 0:
                     raise

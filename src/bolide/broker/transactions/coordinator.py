@@ -1,17 +1,24 @@
 """Transactions of one broker: the requests that end, list and resume them."""
 
 import logging
+from functools import partial
 
+from bolide.auth.found_messages import FoundMessageCheck
 from bolide.broker.background import TRANSACTIONS, Background, on_thread, record_at
-from bolide.broker.events import Listeners
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.settings.config import BrokerConfig
-from bolide.broker.transactions.check_back import CheckBack, CheckBackParts, CheckBackSender
+from bolide.broker.transactions.check_back import (
+    CheckBack,
+    CheckBackParts,
+    CheckBackSender,
+    MaySend,
+)
 from bolide.broker.transactions.ending import EndingParts, EndRequest, MustWait, TransactionEnder
 from bolide.broker.transactions.half_messages import Half
 from bolide.broker.transactions.half_queue import HalfQueue
 from bolide.config import ConfigCell
+from bolide.events import Listeners
 from bolide.model.message import Host, TransactionType
 from bolide.model.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from bolide.model.properties import PropertyName
@@ -47,6 +54,7 @@ class Coordinator:
     """The transactions of one broker; `run` is their background task.
 
     Args:
+        may_send: see `CheckBackSender`.
         last_record: see `HalfQueue`.
     """
 
@@ -59,6 +67,7 @@ class Coordinator:
         offsets: OffsetTable,
         clients: ClientTable,
         host: Host,
+        may_send: MaySend | None = None,
         last_record: int = -1,
     ) -> None:
         self.waits = parts.durability.waits
@@ -73,7 +82,7 @@ class Coordinator:
             now=parts.now,
         )
         self.ender = TransactionEnder(parts, self.queue)
-        sender = CheckBackSender(clients, host, cell.value.broker_name)
+        sender = CheckBackSender(clients, host, cell.value.broker_name, may_send)
         self.check_back = CheckBack(
             CheckBackParts(
                 cell=cell,
@@ -114,10 +123,17 @@ class Coordinator:
 class TransactionHandlers:
     """Serve END_TRANSACTION, and the listing and resolution of open transactions."""
 
-    def __init__(self, transactions: Coordinator, store: Store, background: Background) -> None:
+    def __init__(
+        self,
+        transactions: Coordinator,
+        store: Store,
+        background: Background,
+        check_found: FoundMessageCheck | None = None,
+    ) -> None:
         self._transactions = transactions
         self._store = store
         self._background = background
+        self._check_found = check_found or FoundMessageCheck()
         self.on_admitted: Listeners[Request[EndTransactionHeader]] = Listeners()
         """The end of a transaction was let through."""
 
@@ -131,9 +147,26 @@ class TransactionHandlers:
                 request.frame.remark or "no reason given",
             )  # fmt: skip
             return Reply()
-        reply = self._end(_end_request(header))
+        reply = self._end(self._end_request(request))
         self.on_admitted(request)
         return reply
+
+    def _end_request(self, request: Request[EndTransactionHeader]) -> EndRequest:
+        header = request.header
+        state = _ENDS.get(header.commit_or_rollback)
+        if state is None:
+            raise InvalidParameter(
+                f"commitOrRollback={header.commit_or_rollback}: 0 unknown, 8 commit or 12 rollback"
+            )
+        return EndRequest(
+            header.commit_log_offset,
+            header.tran_state_table_offset,
+            state,
+            header.producer_group,
+            header.from_transaction_check,
+            # The gate has decided by the topic that the request names, if any.
+            check_half=partial(self._check_found, request),
+        )
 
     def _end(self, end_request: EndRequest) -> Reply | DeferredReply:
         try:
@@ -173,7 +206,9 @@ class TransactionHandlers:
 
     @handles(ResumeCheckHeader, RequestCode.RESUME_CHECK_HALF_MESSAGE)
     async def resume(self, request: Request[ResumeCheckHeader]) -> Reply:
-        await self._transactions.resume(await self._require(request.header.msg_id or ""))
+        half = await self._require(request.header.msg_id or "")
+        self._check_found(request, half.record)
+        await self._transactions.resume(half)
         return Reply()
 
     async def _require(self, offset_id: str) -> Half:
@@ -249,21 +284,6 @@ class TransactionListing:
             size=len(record.body),
             half_offset=record.queue_offset,
         )
-
-
-def _end_request(header: EndTransactionHeader) -> EndRequest:
-    state = _ENDS.get(header.commit_or_rollback)
-    if state is None:
-        raise InvalidParameter(
-            f"commitOrRollback={header.commit_or_rollback}: 0 unknown, 8 commit or 12 rollback"
-        )
-    return EndRequest(
-        header.commit_log_offset,
-        header.tran_state_table_offset,
-        state,
-        header.producer_group,
-        header.from_transaction_check,
-    )
 
 
 def _matches(half: Half, wanted: ListTransactionsHeader) -> bool:

@@ -18,6 +18,7 @@ from bolide.broker.transactions.half_queue import HalfClosing, HalfQueue
 from bolide.model.message import TransactionType
 from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.record import Record
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.refusals import (
     IllegalOperation,
@@ -58,6 +59,7 @@ class EndRequest:
     """A request to end a transaction, identified by one of its half messages.
 
     `group` is None for an administrator, who may end any transaction; `by` is then their name.
+    `check_half` raises NoPermission if the sender may not send to the topic of the half.
     """
 
     physical_offset: int
@@ -66,6 +68,7 @@ class EndRequest:
     group: str | None
     from_check: bool = False
     by: str = ""
+    check_half: Callable[[Record], None] = lambda record: None
 
 
 class MustWait(Exception):
@@ -105,6 +108,7 @@ class TransactionEnder:
 
         Raises:
             ServerError: there is no such half, or it belongs to another group.
+            NoPermission: its sender may not send to the topic of the half.
             IllegalOperation: the producer is too late; the check-back will ask it.
             TransactionFailed: the transaction has ended in another state, or in an unknown one.
             TopicNotFound: the topic of the message was deleted.
@@ -119,6 +123,7 @@ class TransactionEnder:
                 newest = await self._queue.find_newest(half)
                 if newest is None:
                     return await self._check_previous_end(half, request)
+                request.check_half(newest.record)
                 half = self.resume(newest)[0] if newest.is_set_aside else newest
             elif self._awaits_dedup_window(half):
                 await self._parts.duplicates.windows.ready(half.topic)
@@ -146,6 +151,7 @@ class TransactionEnder:
             or (half.is_set_aside and request.group is not None)
         ):
             raise ServerError("Find prepared transaction message failed")
+        request.check_half(half.record)
         if request.group is not None and half.group != request.group:
             raise ServerError(
                 f"The producer group wrong: transaction {half.unique_id} is of {half.group!r}"

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bolide.cli.admin import (
+    audit,
     brokers,
     clusters,
     consumers,
@@ -14,9 +15,12 @@ from bolide.cli.admin import (
     messages,
     offsets,
     parked,
+    plain_acl,
+    policies,
     static_topics,
     topics,
     traces,
+    users,
 )
 
 Verb = Callable[..., None]
@@ -43,6 +47,7 @@ _COMMANDS: dict[str, tuple[Verb, str]] = {
         brokers.update_broker_config,
         "-b 127.0.0.1:10911 -k fileReservedTime -v 48",
     ),
+    "audit": (audit.audit, "-c DefaultCluster --since 1h"),
     "updateSubGroup": (groups.update_sub_group, "-c DefaultCluster -g billing -r 3"),
     "deleteSubGroup": (groups.delete_sub_group, "-c DefaultCluster -g billing -r true"),
     "setConsumeMode": (
@@ -85,8 +90,41 @@ _COMMANDS: dict[str, tuple[Verb, str]] = {
     "listParked": (parked.list_parked, "-g billing"),
     "resumeParked": (parked.resume_parked, "-g billing -k order-1"),
     "deadLetterParked": (parked.dead_letter_parked, "-g billing -k order-1"),
+    "updateAclConfig": (
+        plain_acl.update_acl_config,
+        '-c DefaultCluster -a orders-app -s - -t "Orders=PUB|SUB" -g billing=SUB',
+    ),
+    "deleteAclConfig": (plain_acl.delete_acl_config, "-c DefaultCluster -a orders-app"),
+    "clusterAclConfigVersion": (plain_acl.cluster_acl_config_version, "-c DefaultCluster"),
+    "updateGlobalWhiteAddr": (
+        plain_acl.update_global_white_addr,
+        '-c DefaultCluster -g "10.10.103.*,192.168.0.*"',
+    ),
+    "getAclConfig": (plain_acl.get_acl_config, "-c DefaultCluster"),
     "sendMessage": (messages.send_message, '-t Orders -p "one book" -k order-1 -c paid'),
     "consumeMessage": (messages.consume_message, "-t Orders -c 10"),
+    "createUser": (users.create_user, "-c DefaultCluster -u shop -t Normal"),
+    "updateUser": (users.update_user, "-c DefaultCluster -u shop -s disable"),
+    "deleteUser": (users.delete_user, "-c DefaultCluster -u shop"),
+    "getUser": (users.get_user, "-c DefaultCluster -u shop"),
+    "listUser": (users.list_user, "-c DefaultCluster"),
+    "copyUser": (users.copy_user, "-f 127.0.0.1:10911 -t 127.0.0.1:20911 -u shop"),
+    "createAcl": (
+        policies.create_acl,
+        "-c DefaultCluster -s User:shop -r Topic:Orders -a Pub -d Allow",
+    ),
+    "updateAcl": (
+        policies.update_acl,
+        "-c DefaultCluster -s User:shop -r Topic:Orders -a Pub,Sub -d Allow -i 10.0.0.0/8",
+    ),
+    "deleteAcl": (policies.delete_acl, "-c DefaultCluster -s User:shop -r Topic:Orders"),
+    "getAcl": (policies.get_acl, "-c DefaultCluster -s User:shop"),
+    "listAcl": (policies.list_acl, "-c DefaultCluster -s shop"),
+    "copyAcl": (policies.copy_acl, "-f 127.0.0.1:10911 -t 127.0.0.1:20911 -s User:shop"),
+    "exportAcl": (policies.export_acl, "-b 127.0.0.1:10911 -f access.yml"),
+    "applyAcl": (policies.apply_acl, "-b 127.0.0.1:10911 -f access.yml --dry-run"),
+    "whoami": (users.who_am_i, "-b 127.0.0.1:10911"),
+    "can-i": (users.can_i, "-b 127.0.0.1:10911 -r Topic:Orders -a Pub"),
 }
 
 

@@ -10,6 +10,7 @@ import typer
 
 from bolide.admin import AdminClient, AdminError
 from bolide.admin.messages import DEFAULT_LIMIT, TOOLS_GROUP
+from bolide.cli.admin.credentials import own_credentials
 from bolide.cli.admin.offsets import parse_time
 from bolide.cli.admin.output import (
     Table,
@@ -20,6 +21,7 @@ from bolide.cli.admin.output import (
     print_message,
 )
 from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
+from bolide.cli.tls_options import chosen_tls
 from bolide.model.message import Message, StoredMessage
 from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.consumers import DirectConsumption
@@ -335,7 +337,16 @@ def _producer(admin: AdminClient, unit_name: str = "", *, trace: bool = False) -
 
     group = f"mqadmin-{time.time_ns()}"
     addresses = admin.name_servers.addresses
-    return Producer(group, name_server=addresses, unit_name=unit_name, trace=trace)
+    access_key, secret_key = own_credentials()
+    return Producer(
+        group,
+        name_server=addresses,
+        unit_name=unit_name,
+        trace=trace,
+        access_key=access_key,
+        secret_key=secret_key,
+        tls=chosen_tls(),
+    )
 
 
 def _print(result: "SendResult", as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """Output of the admin commands: tables and text for people, JSON for programs."""
 
 import base64
-import os
+import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bolide.model.properties import PropertyName
+from bolide.private_files import SECRET_MODE, create_file, make_directory
 from bolide.protocol.bodies.message_queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from bolide.model.message import StoredMessage
 
 _GAP = "  "
+_FILE_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
 
 class Table:
@@ -164,9 +166,10 @@ def _save_body(message: "StoredMessage") -> Path:
     import tempfile  # noqa: PLC0415  other commands start faster without it
 
     directory = Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / message.message_id
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with open(os.open(path, flags, 0o600), "wb") as file:  # noqa: PTH123  Path cannot say how
+    make_directory(directory)
+    # The unique id is the sender's text: it must not lead to another directory.
+    name = message.message_id
+    path = directory / (name if _FILE_NAME.fullmatch(name) else message.offset_message_id)
+    with create_file(path, SECRET_MODE) as file:
         file.write(message.body)
     return path

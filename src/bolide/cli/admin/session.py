@@ -9,7 +9,9 @@ from typing import Annotated, Literal, TypeVar
 import typer
 
 from bolide.admin import AdminClient
+from bolide.cli.admin.credentials import own_credentials
 from bolide.cli.command_line import FAILED, fail
+from bolide.cli.tls_options import chosen_tls
 from bolide.errors import BolideError
 
 T = TypeVar("T")
@@ -68,7 +70,10 @@ def reason_of(exc: BolideError) -> str:
 
 
 async def _run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T]]) -> T:
-    async with AdminClient(name_server) as admin:
+    access_key, secret_key = own_credentials()
+    async with AdminClient(
+        name_server, access_key=access_key, secret_key=secret_key, tls=chosen_tls()
+    ) as admin:
         return await act(admin)
 
 
@@ -81,3 +86,29 @@ async def targets(
     assert cluster is not None
     choose = admin.clusters.members if slaves else admin.clusters.masters
     return await choose(cluster)
+
+
+def change_each(
+    name_server: str | None,
+    brokers: tuple[str | None, str | None],
+    change: Callable[[AdminClient, str], Awaitable[object]],
+    done: str | None,
+) -> list[str]:
+    """Change something at each broker of -b or -c, slaves included; returns their addresses.
+
+    Args:
+        brokers: the values of -b and -c, of which exactly one must be given.
+        done: printed for each broker, with its address in place of the braces.
+    """
+    broker, cluster = brokers
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> list[str]:
+        addresses = await targets(admin, broker, cluster, slaves=True)
+        for address in addresses:
+            await change(admin, address)
+            if done is not None:
+                print(done.format(address))
+        return addresses
+
+    return run(name_server, act)

@@ -10,6 +10,7 @@ from bolide.admin import AdminClient
 from bolide.cli.admin.output import print_json
 from bolide.cli.admin.session import Json, NameServer, Switch, Topic, is_true, run
 from bolide.errors import ConfigError
+from bolide.private_files import create_file
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.topics import MappedTopicConfig, MappingPlan
 from bolide.protocol.static_topics.planning import CREATE, REMAP, mapping_of
@@ -124,7 +125,8 @@ def _write_files(
     for name, each in (("old", old), ("new", plan)):
         suffix = "before" if each is old else "after"
         path = Path(tempfile.gettempdir()) / f"{plan.topic}-{each.epoch}.{suffix}"
-        path.write_bytes(fastjson.encode(each))
+        with create_file(path) as file:
+            file.write(fastjson.encode(each))
         if not quiet:
             print(f"The {name} mapping data is written to file {path}")
 

@@ -20,7 +20,6 @@ from bolide.client.instance.routes import (
 )
 from bolide.client.instance.server_requests import PendingReplies, ServerRequests
 from bolide.client.instance.settings import ClientSettings
-from bolide.client.instance.signing import Signer
 from bolide.errors import BolideError, ConfigError
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicRoute
@@ -34,6 +33,7 @@ from bolide.remoting.client import ClientConfig, Fields, RemotingClient
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import CallTimedOut, RemotingError
+from bolide.remoting.signing import Signer
 
 log = logging.getLogger("bolide.client.instance")  # documented in docs/how-to/logging.md
 
@@ -194,7 +194,7 @@ class ClientInstance:
             else:
                 self.name_servers.prefer(address)
                 return reply
-        raise NameServersUnreachable(addresses) from failure
+        raise NameServersUnreachable(addresses, failure) from failure
 
     def find_connection(self, broker_name: str) -> Connection | None:
         """The open connection for sends to a broker's master, if any."""

@@ -9,8 +9,9 @@ import socket
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from bolide.errors import ConfigError
@@ -22,7 +23,7 @@ from bolide.model.names import (
     SYSTEM_TOPICS,
 )
 from bolide.remoting.address import split_address
-from bolide.remoting.tls import ClientTls
+from bolide.remoting.tls import ClientTls, pop_client_tls
 
 SEPARATOR = "%"
 DEFAULT_NAME = "DEFAULT"
@@ -66,7 +67,10 @@ class ClientArguments(TypedDict, total=False):
     access_key: str | None
     secret_key: str | None
     security_token: str | None
-    tls: ClientTls | None
+    tls: ClientTls | bool | None
+    trust: Path | str | None
+    certificate: Path | str | None
+    key: Path | str | None
     vip_channel: bool
     route_interval: float
     heartbeat_interval: float
@@ -97,9 +101,13 @@ class ClientSettings:
     """Part of the client id; by default the address of this machine."""
 
     access_key: str | None = None
-    secret_key: str | None = None
-    security_token: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    security_token: str | None = field(default=None, repr=False)
     tls: ClientTls | None = None
+    """TLS to all servers; plain text by default. As arguments of a client, `tls=True` checks
+    servers with the system's authorities, and the files `trust`, `certificate` and `key` of
+    `ClientTls` may be given without it."""
+
     vip_channel: bool = False
     """Send to the broker's port - 2, which serves no pulls."""
 
@@ -127,6 +135,7 @@ class ClientSettings:
         if given is None and not rest.get("address_server"):
             given = os.environ.get("NAMESRV_ADDR", "")
         rest["client_ip"] = rest.get("client_ip") or own_address()
+        rest["tls"] = pop_client_tls(rest)
         return cls(name_servers=parse_addresses(given or ()), **rest)
 
     @property

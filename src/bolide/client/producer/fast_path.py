@@ -1,9 +1,9 @@
 """Fast path for plain sends: requests from templates, replies parsed without building a frame.
 
 A plain message has no special properties, may go to any queue of a topic with a known route, and
-can be written to a connection at once. The fast path is not used with hooks, spans, signatures or
-latency tracking. All other messages, and retries after a failed first try, are sent by
-`RetryingSender`.
+can be written to a connection at once. It is signed by its template if the client has credentials.
+The fast path is not used with hooks, spans or latency tracking. All other messages, and retries
+after a failed first try, are sent by `RetryingSender`.
 """
 
 import asyncio
@@ -16,12 +16,13 @@ import msgspec
 
 from bolide.client.instance.instance import ClientInstance
 from bolide.client.instance.routes import Queues
+from bolide.client.instance.settings import ClientSettings
 from bolide.client.producer.back_pressure import BackPressure
 from bolide.client.producer.results import SendResult, SendStatus
 from bolide.client.producer.retrying_sender import MIN_TRY_SECONDS, Attempts, RetryingSender
 from bolide.client.producer.send_request import RequestBuilder, make_id
 from bolide.client.producer.settings import ProducerSettings
-from bolide.kernel import SendAnswer, SendTemplate
+from bolide.kernel import Credentials, SendAnswer, SendTemplate
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import RETRY_PREFIX, is_sendable
@@ -29,6 +30,7 @@ from bolide.model.properties import PropertyName
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.property_string import encode_properties
+from bolide.protocol.signature import ACCESS_KEY, SECURITY_TOKEN
 from bolide.remoting.calls import PlainAnswer
 from bolide.remoting.connection import Connection
 from bolide.remoting.errors import CallTimedOut, RemotingError
@@ -64,6 +66,7 @@ class SendFastPath:
         first_try = settings.try_timeout if settings.retries else None
         self._try_seconds = math.inf if first_try is None else first_try
         self._max_body = min(settings.compress_over - 1, settings.max_message_size)
+        self._credentials = _credentials(instance.settings)
         self._now = asyncio.get_running_loop().time
 
     def try_send(
@@ -159,7 +162,9 @@ class SendFastPath:
             return None
         self._topics.add(wrapped)
         routes, fields = self._instance.routes, self._builder.common_fields
-        targets = self._targets[topic] = _TopicTargets(topic, wrapped, fields, routes.broker_of)
+        targets = self._targets[topic] = _TopicTargets(
+            topic, wrapped, fields, routes.broker_of, self._credentials
+        )
         return targets
 
     async def _await_reply(self, send: "_InFlightSend") -> SendResult:
@@ -207,7 +212,10 @@ class _Target(msgspec.Struct, frozen=True):
 class _TopicTargets:
     """The targets of a topic, by the queues of its current route."""
 
-    __slots__ = ("_broker_of", "_fields", "_shown_topic", "_targets", "queues", "size", "topic")
+    __slots__ = (
+        "_broker_of", "_credentials", "_fields", "_shown_topic", "_targets", "queues", "size",
+        "topic",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -215,8 +223,10 @@ class _TopicTargets:
         topic: str,
         common_fields: Mapping[str, str],
         broker_of: Callable[[MessageQueue], str],
+        credentials: Credentials | None = None,
     ) -> None:
         self.topic = topic
+        self._credentials = credentials
         self._broker_of = broker_of
         self._shown_topic = shown_topic
         self._fields = {**common_fields, "b": topic}
@@ -234,7 +244,7 @@ class _TopicTargets:
     def _add(self, number: int) -> _Target:
         queue = self.queues[number]
         shown = MessageQueue(self._shown_topic, queue.broker_name, queue.queue_id)
-        template = SendTemplate(self._fields, queue.queue_id, queue.broker_name)
+        template = SendTemplate(self._fields, queue.queue_id, queue.broker_name, self._credentials)
         target = self._targets[number] = _Target(queue, shown, self._broker_of(queue), template)
         return target
 
@@ -254,6 +264,16 @@ class _InFlightSend(msgspec.Struct, frozen=True):
 
     within: float
     """Timeout of the first try."""
+
+
+def _credentials(settings: ClientSettings) -> Credentials | None:
+    """What the `Signer` of a client adds to the requests that do not pass here."""
+    if not settings.access_key or not settings.secret_key:
+        return None
+    fields = {ACCESS_KEY: settings.access_key}
+    if settings.security_token:
+        fields[SECURITY_TOKEN] = settings.security_token
+    return Credentials(fields, settings.secret_key.encode())
 
 
 def _encoded_properties(properties: Mapping[str, str]) -> str | None:

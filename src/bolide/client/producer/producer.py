@@ -148,7 +148,7 @@ class Producer(LookupMethods):
     def _make_fast_path(self) -> SendFastPath | None:
         """None if settings require every send to take the ordinary path."""
         settings = self.settings
-        if settings.telemetry is not None or settings.latency_faults or self._client.access_key:
+        if settings.telemetry is not None or settings.latency_faults:
             return None
         return SendFastPath(
             self._instance, settings, self._builder, self._sender, self._pressure, self._topics

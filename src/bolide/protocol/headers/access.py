@@ -42,11 +42,14 @@ class PlainAclHeader(Header, frozen=True, kw_only=True):
     access_key: str
     secret_key: str | None = None
     white_remote_address: str | None = None
-    admin: bool = False
+    admin: bool | None = None
     default_topic_perm: str | None = None
     default_group_perm: str | None = None
     topic_perms: str | None = None
     group_perms: str | None = None
+
+    def __repr__(self) -> str:
+        return f"PlainAclHeader(access_key={self.access_key!r})"  # no secret must reach a log
 
 
 class AccessKeyHeader(Header, frozen=True):
@@ -70,3 +73,28 @@ class WhiteAddressesHeader(Header, frozen=True, kw_only=True):
 
     global_white_addrs: str
     acl_file_full_path: str | None = None
+
+
+class WhoAmIReply(Header, frozen=True, kw_only=True):
+    """Answer to BOLIDE_WHO_AM_I; without an access key the sender is known by its address only."""
+
+    access_key: str | None = None
+    peer: str
+    access_control: str
+    is_super: bool
+
+
+class CanIHeader(Header, frozen=True, kw_only=True):
+    """BOLIDE_CAN_I: actions are separated by commas; by default the sender asks about itself."""
+
+    resource: str
+    actions: str
+    username: str | None = None
+    source_ip: str | None = None
+
+
+class CanIReply(Header, frozen=True, kw_only=True):
+    """Answer to BOLIDE_CAN_I."""
+
+    allowed: bool
+    reason: str | None = None

@@ -24,6 +24,7 @@ from bisect import bisect_left
 from pathlib import Path
 from typing import NamedTuple
 
+from bolide.private_files import DIRECTORY_MODE
 from bolide.protocol.record import RECORD_HEAD, is_record_magic
 from bolide.store.compaction.segments import (
     UNIT_SIZE,
@@ -159,7 +160,7 @@ class QueueLog:
         self.discard()
         log, queue = self._writer.log / COMPACTING, self._writer.queue / COMPACTING
         for path in (log, queue):
-            path.mkdir()
+            path.mkdir(DIRECTORY_MODE)
         return SegmentWriter(log, queue, self.sizes, self._disk, [])
 
     def discard(self) -> None:

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from bolide.kernel.units import BLANK_SIZE
 from bolide.model.properties import PropertyName
+from bolide.private_files import make_directory
 from bolide.protocol.record import decode_property_bytes, property_bytes, store_time
 from bolide.protocol.record_errors import BadRecord
 from bolide.store.compaction.compactor import compact, read_keyed
@@ -28,6 +29,7 @@ from bolide.store.config import StoreConfig
 from bolide.store.consume_queue import ConsumeQueue, Unit
 from bolide.store.disk import Disk
 from bolide.store.errors import NotInMemory, StoreError
+from bolide.store.layout import is_directory_name
 from bolide.store.periodic_thread import PeriodicThread
 from bolide.store.reading import MessageFilter, ReadLimits, ReadResult, ReadStatus
 
@@ -150,6 +152,8 @@ class TopicCompaction:
         It is no compaction topic from then on, until it is added again.
         """
         self.topics.discard(topic)  # ends a compaction of one of its queues
+        if not is_directory_name(topic):
+            return
         directories = [self._root / name / topic for name in ("compactionLog", "compactionCq")]
         is_open = any(key[0] == topic for key in list(self._logs))
         if not is_open and not any(directory.exists() for directory in directories):
@@ -161,7 +165,7 @@ class TopicCompaction:
             self._positions.forget(topic)
             for directory in filter(Path.exists, directories):
                 target = aside / directory.parent.name
-                target.mkdir(parents=True)
+                make_directory(target)
                 directory.rename(target / "topic")
         shutil.rmtree(aside, ignore_errors=True)
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
+from bolide.private_files import make_directory
 from bolide.store.checkpoint import save_page
 from bolide.store.disk import Disk
 
@@ -106,7 +107,7 @@ class TimerCheckpointFile:
 
     def save(self, value: TimerCheckpoint) -> None:
         """Blocks."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(self._path.parent)
         save_page(self._path, value.encode(), self._disk, step="before-timer-checkpoint")
 
 

@@ -182,8 +182,8 @@ async def test_a_change_that_cannot_be_made_is_refused(tables: BrokerTables) -> 
         update = RequestCode.UPDATE_BROKER_CONFIG
         with pytest.raises(NoPermission, match="black list"):
             await broker.caller.call(update, body=b"brokerConfigPath=/elsewhere")
-        with pytest.raises(InvalidParameter, match="listenPort"):
-            await broker.caller.call(update, body=b"listenPort=100000")
+        with pytest.raises(InvalidParameter, match="maxBatchCount"):
+            await broker.caller.call(update, body=b"maxBatchCount=0")
         with pytest.raises(InvalidParameter, match="over the limit"):
             await broker.caller.call(update, body=b"#" * 70_000)
 

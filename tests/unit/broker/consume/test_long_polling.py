@@ -277,3 +277,26 @@ async def test_released_waiters_answer_as_at_their_deadline() -> None:
     assert lasts == [("T", True)]
     assert len(polling) == 1
     polling.stop()
+
+
+@pytest.mark.usefixtures("one_a_turn")
+@on_loop
+async def test_revoked_waiters_get_nothing_that_arrives_before_their_turn() -> None:
+    long_polling = started()
+    withheld: list[bool] = []
+    waiting = [Looks(answer=True) for _ in range(3)]
+    for each in waiting:
+        each.then = lambda: withheld.append(long_polling.withholds)
+        long_polling.hold(each.waiter, LONG)
+    long_polling.revoke_all()
+    assert withheld == [True]
+    long_polling.arrived([HERE])
+    await until(lambda: len(withheld) == 3)
+    assert withheld == [True, True, True]
+    assert [each.asked for each in waiting] == [[True]] * 3
+    later = Looks(answer=True)
+    later.then = lambda: withheld.append(long_polling.withholds)
+    long_polling.hold(later.waiter, LONG)
+    long_polling.arrived([HERE])
+    assert withheld[-1] is False
+    long_polling.stop()

@@ -418,6 +418,26 @@ async def test_when_the_time_is_up_the_answer_is_that_there_is_nothing(tmp_path:
 
 
 @on_loop
+async def test_nobody_waits_longer_than_the_broker_lets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolide.broker.consume.pull.MAX_WAIT", 0.02)
+    async with core_in(tmp_path) as core:
+        peer, number = wait(core, suspend_timeout_millis=2**62)
+        await until(lambda: peer.answer(number))
+
+
+@on_loop
+async def test_who_waits_while_permissions_change_is_told_to_ask_again(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        peer, number = wait(core)
+        core.long_polling.revoke_all()
+        answer = peer.answer(number)
+        assert answer is not None
+        assert (answer.code, answer.body) == (NOTHING, b"")
+
+
+@on_loop
 async def test_without_long_polling_it_waits_as_long_as_the_broker_says(tmp_path: Path) -> None:
     async with core_in(tmp_path, long_polling_enable=False, short_polling_time=0.02) as core:
         peer, number = wait(core)

@@ -45,6 +45,7 @@ from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
 from bolide.protocol.framing import FrameDecoder, encode_frame
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.record import Record, iter_records, read_record
+from bolide.protocol.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from bolide.store.appending import AppendRoom
 from tests.unit.broker.fast_path.send_replay import Replay, Touched
 
@@ -189,7 +190,8 @@ class Scene:
         for target in (self.topic, target_of(b"Z", 1)):
             for kind in kinds:
                 getattr(self.plans, kind)[target.topic] = target
-        self.plans.groups.update(groups)
+        for group in groups:
+            self.plans.ends.update((group, group + b"\0T"))
         self.claimed = None if claimed is None else set(claimed)
         self.born_host = born_host
         self.target = bytearray(b"\xaa" * MARGIN + bytes(room) + b"\xaa" * MARGIN)
@@ -590,12 +592,12 @@ def test_an_end_for_which_there_is_no_room_is_left_whole() -> None:
     assert (served.messages, served.reason) == (1, Fall.TOO_LARGE)
 
 
-def test_a_committed_message_needs_a_plan_for_its_topic_and_room_for_its_body() -> None:
+def test_an_end_needs_a_plan_for_the_topic_and_a_commit_room_for_its_body() -> None:
     scene = Scene()
     scene.run(half())
     del scene.plans.halves[b"T"]
     assert scene.run(end_of()).reason is Fall.UNPREPARED
-    assert scene.run(end_of(state=12)).messages == 1, "to roll it back needs none"
+    assert scene.run(end_of(state=12)).reason is Fall.UNPREPARED
     scene = Scene()
     scene.run(half())
     scene.topic.is_open = False
@@ -814,7 +816,7 @@ def test_each_kind_of_send_has_its_own_plans(kind: str, data: bytes) -> None:
     others = [each for each in KINDS if each != kind]
     assert serve(data, kinds=others).reason is Fall.UNPREPARED
     scene = Scene(kinds=[kind])
-    assert len(scene.plans) == 3, "two topics and a group"
+    assert len(scene.plans) == 4, "two topics, and a group with and without a topic"
     scene.topic.is_open = False
     assert scene.run(data).reason is Fall.UNPREPARED
 
@@ -930,6 +932,7 @@ def test_names_that_are_spelled_out_equal_their_definitions() -> None:
         PropertyName.REAL_TOPIC, PropertyName.REAL_QUEUE_ID, PropertyName.TRANSACTION_ID,
         PropertyName.DEDUP_KEY, PropertyName.KEYS, PropertyName.TAGS,
         RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION, RequestCode.SEND_BATCH_MESSAGE,
+        ACCESS_KEY, SIGNATURE, SECURITY_TOKEN,
     }  # fmt: skip
 
 

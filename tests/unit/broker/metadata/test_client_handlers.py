@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bolide.broker.metadata.client_handlers import ClientHandlers
+from bolide.auth.access import Identity
+from bolide.broker.metadata.client_handlers import ClientHandlers, Identify
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.consumers import (
     ConsumerConnections,
@@ -56,7 +57,9 @@ def heartbeat(
     )
 
 
-def serving(tables: BrokerTables) -> AbstractAsyncContextManager[Caller]:
+def serving(
+    tables: BrokerTables, identify: Identify | None = None
+) -> AbstractAsyncContextManager[Caller]:
     handlers = ClientHandlers(
         clients=tables.clients,
         groups=tables.groups,
@@ -64,6 +67,7 @@ def serving(tables: BrokerTables) -> AbstractAsyncContextManager[Caller]:
         locks=tables.locks,
         filters=tables.filters,
         cell=tables.cell,
+        identify=identify,
     )
     return served(tables, handlers)
 
@@ -88,6 +92,19 @@ async def test_a_heartbeat_makes_the_group_its_retry_topic_and_a_member(
         assert tables.clients.find_consumer("g", "a") is caller.connection
         (member,) = tables.clients.producers("p")
         assert (member.language, member.version) == ("PYTHON", 479)
+        assert member.identity is None
+
+
+@on_loop
+async def test_a_producer_is_known_by_who_sent_its_latest_heartbeat(tables: BrokerTables) -> None:
+    keys = iter(("alice", "bob"))
+    async with serving(
+        tables, lambda _, connection: Identity(next(keys), connection.peer)
+    ) as caller:
+        for name in ("alice", "bob"):
+            await send(caller, heartbeat("T"))
+            (member,) = tables.clients.producers("p")
+            assert member.identity == Identity(name, caller.connection.peer)
 
 
 @on_loop

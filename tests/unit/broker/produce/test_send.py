@@ -277,6 +277,11 @@ REFUSED = [
         "TIMER_DELAY_SEC='soon' is no time", id="timer",
     ),
     pytest.param(
+        {"properties": {"TIMER_DELAY_SEC": "5", "TIMER_DEL_UNIQKEY": "U+ID"}}, b"x",
+        ResponseCode.MESSAGE_ILLEGAL, "TIMER_DEL_UNIQKEY='U+ID' names another topic",
+        id="recall in another topic",
+    ),
+    pytest.param(
         {"properties": {"x": "y" * 32_768}}, b"x", ResponseCode.MESSAGE_ILLEGAL, "properties",
         id="long properties",
     ),

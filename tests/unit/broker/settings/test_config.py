@@ -131,9 +131,6 @@ def test_a_misspelt_key_is_logged_with_the_nearest_known_one(
 @pytest.mark.parametrize(
     "key",
     [
-        "aclEnable",
-        "authenticationEnabled",
-        "authorizationEnabled",
         "enableControllerMode",
         "enableDLegerCommitLog",
     ],
@@ -201,7 +198,43 @@ def test_announced_addresses_can_be_set() -> None:
 
 
 def test_a_broker_on_all_addresses_announces_one_that_others_can_connect_to() -> None:
-    assert BrokerConfig().broker_ip1 not in {"", "0.0.0.0", "::"}
+    assert BrokerConfig(bind_address="0.0.0.0").broker_ip1 not in {"", "0.0.0.0", "::"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "bound", "announced"),
+    [
+        ({}, "127.0.0.1", "127.0.0.1"),
+        ({"bindAddress": ""}, "127.0.0.1", "127.0.0.1"),
+        ({"bindAddress": "10.0.0.7"}, "10.0.0.7", "10.0.0.7"),
+        ({"brokerIP1": "203.0.113.7"}, "0.0.0.0", "203.0.113.7"),
+        ({"brokerIP1": "mq.example.com"}, "0.0.0.0", "mq.example.com"),
+        ({"brokerIP1": "127.0.0.1"}, "127.0.0.1", "127.0.0.1"),
+        ({"brokerIP1": "localhost"}, "127.0.0.1", "localhost"),
+        ({"brokerIP1": "203.0.113.7", "bindAddress": "10.0.0.7"}, "10.0.0.7", "203.0.113.7"),
+        ({"brokerIP1": "203.0.113.7", "bindAddress": "127.0.0.1"}, "127.0.0.1", "203.0.113.7"),
+    ],
+)
+def test_a_broker_listens_on_loopback_unless_it_is_to_be_reached_from_elsewhere(
+    texts: dict[str, str], bound: str, announced: str
+) -> None:
+    config, _ = load_settings(texts)
+    assert (config.bind_address, config.broker_ip1) == (bound, announced)
+    assert config.server_config().host == bound
+
+
+def test_a_broker_with_access_control_listens_on_every_interface() -> None:
+    config = BrokerConfig(authentication_enabled=True)
+    assert config.bind_address == "0.0.0.0"
+    assert config.broker_ip1 not in {"", "0.0.0.0"}
+    assert BrokerConfig(authentication_enabled=True, bind_address="::1").bind_address == "::1"
+
+
+@pytest.mark.parametrize("key", ["brokerName", "brokerClusterName", "msgTraceTopicName"])
+@pytest.mark.parametrize("name", ["../x", "a/b", "..", ".x", "a b", "a\nb", "a\0b"])
+def test_a_name_that_is_a_topic_too_is_no_path(key: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        load_settings({key: name})
 
 
 def test_the_vip_port_lies_two_below() -> None:

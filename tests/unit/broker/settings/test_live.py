@@ -1,14 +1,17 @@
 """Changes of settings at run time: applied, pending until a restart, and written."""
 
 import logging
+import stat
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from bolide.broker.settings.config import BrokerConfig, check, load_settings
+from bolide import properties
+from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, check, load_settings
 from bolide.broker.settings.live import Settings
-from bolide.config import ConfigCell, read_file
+from bolide.broker.settings.without_effect import IGNORED_IN_FILES
+from bolide.config import ConfigCell, fixed_keys, read_file
 from bolide.protocol.refusals import InvalidParameter, NoPermission, ServerError
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
@@ -124,30 +127,32 @@ async def test_a_wrong_value_changes_nothing_at_all(running: Running) -> None:
     assert running.written == {}
 
 
-@pytest.mark.parametrize("key", ["aclEnable", "authenticationEnabled", "enableControllerMode"])
+@pytest.mark.parametrize("key", ["enableDLegerCommitLog", "enableControllerMode"])
 @on_loop
 async def test_a_running_broker_cannot_be_made_to_seem_protected(
     running: Running, key: str
 ) -> None:
-    with pytest.raises(InvalidParameter, match=key):
+    with pytest.raises((NoPermission, InvalidParameter), match=key):
         await running.settings.update({key: "true"}, PEER)
 
 
 @pytest.mark.parametrize(
-    "key", ["configBlackList", "brokerConfigPath", "rocketmqHome", "workers", "brokerHooks"]
+    "key",
+    sorted(fixed_keys(BrokerConfig, ALL_IGNORED | IGNORED_IN_FILES) | fixed_keys(StoreConfig)),
 )
 @on_loop
-async def test_keys_of_the_black_list_cannot_be_changed(running: Running, key: str) -> None:
+async def test_a_fixed_key_cannot_be_changed(running: Running, key: str) -> None:
     with pytest.raises(NoPermission, match=f"black list: {key}"):
-        await running.settings.update({key: "x", "brokerPermission": "2"}, PEER)
+        await running.settings.update({key: "1", "brokerPermission": "2"}, PEER)
     assert running.cell.value.broker_permission == 6
+    assert running.written == {}
 
 
 @on_loop
 async def test_a_value_cannot_carry_a_hook_into_the_file(running: Running) -> None:
     text = "broker-x\nbrokerHooks=evil:Hook\r\nbrokerHooks=evil:Hook"
     for key in ("brokerName", "popCkMaxBufferSize", "messageStorePlugIn"):
-        with suppress(InvalidParameter):
+        with suppress(InvalidParameter, NoPermission):
             await running.settings.update({key: text, f"{key}\nbrokerHooks": "evil:Hook"}, PEER)
     assert "brokerHooks" not in running.written
     assert load_settings(running.written, strict=False)[0].broker_hooks == ()
@@ -209,12 +214,59 @@ async def test_the_version_moves_with_each_update(running: Running) -> None:
 
 
 @on_loop
-async def test_changes_are_logged_with_their_sender_and_without_secrets(
+async def test_changes_are_logged_with_their_sender(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        await running.settings.update(
-            {"tls.client.keyPassword": "hush", "brokerPermission": "2"}, PEER
-        )
+        await running.settings.update({"brokerPermission": "2"}, PEER)
     assert f"{PEER} set brokerPermission=2" in caplog.messages
-    assert "hush" not in caplog.text
+
+
+@on_loop
+async def test_a_refused_secret_is_neither_logged_nor_named(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG), pytest.raises(NoPermission) as refused:
+        await running.settings.update({"tls.client.keyPassword": "hush"}, PEER)
+    assert "hush" not in caplog.text + refused.value.remark
+
+
+@on_loop
+async def test_a_secret_of_the_file_survives_a_change_and_its_file_is_private(
+    running: Running,
+) -> None:
+    running.file.write_text("tls.client.keyPassword=hush\n")
+    running.file.chmod(0o644)
+    await running.settings.update({"brokerPermission": "2"}, PEER)
+    assert running.written == {"tls.client.keyPassword": "hush", "brokerPermission": "2"}
+    files = [running.file, running.file.with_name("broker.conf.bak")]
+    assert [stat.S_IMODE(each.stat().st_mode) for each in files] == [0o600, 0o600]
+
+
+FORGERIES = [
+    "x\nlistenPort=1", "x\r\nlistenPort=1", "x\rlistenPort=1", "x\\", "x\x85listenPort=1",
+    "x\u2028listenPort=1", "x\x0blistenPort=1", "x\\\nlistenPort=1", " x = #!y", "=", "\x00\x1b[2J",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FORGERIES)
+@on_loop
+async def test_no_value_can_forge_a_line_of_the_answer_or_the_file(
+    running: Running, text: str
+) -> None:
+    await running.settings.update({"regionId": text, "dLegerGroup": text}, PEER)
+    value = text.strip()
+    shown = properties.render(running.settings.texts())
+    assert properties.parse(shown)["regionId"] == value
+    assert properties.parse(shown)["listenPort"] == "10911"
+    assert len(shown.splitlines()) == len(running.settings.texts())
+    assert running.written["regionId"] == value
+    assert "listenPort" not in running.written
+    assert load_settings(running.written)[0].region_id == value
+    assert len(running.file.read_text().splitlines()) == 2
+
+
+def test_a_secret_without_effect_is_never_shown(tmp_path: Path) -> None:
+    cells = ConfigCell(BrokerConfig()), ConfigCell(StoreConfig(root=tmp_path))
+    settings = Settings(*cells, {"metricsGrpcExporterHeader": "authorization:hush"})
+    assert settings.texts()["metricsGrpcExporterHeader"] == ""

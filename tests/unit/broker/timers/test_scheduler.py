@@ -236,6 +236,28 @@ async def test_a_recall_counts_until_the_last_moment(tmp_path: Path) -> None:
     await bench.stop()
 
 
+@pytest.mark.parametrize("early", [True, False], ids=["in the files", "in memory"])
+@on_loop
+async def test_a_recall_concerns_only_messages_of_its_own_topic(
+    tmp_path: Path, early: bool
+) -> None:
+    bench = TimerBench(tmp_path / "store")
+    await bench.start()
+    due = bench.now_ms + 5500
+    for unique_id in ("a", "b", "c", "d"):
+        bench.send(due, UNIQ_KEY=unique_id)
+    await bench.pass_time(0 if early else 5.4)
+    for topic, key in (("U", "T+a"), ("U", "b"), ("T", "c"), ("T", "T+d")):
+        bench.send(due, topic=topic, UNIQ_KEY="x", TIMER_DEL_UNIQKEY=key)
+    await bench.settle()
+    listed = bench.timers.listing.page("T", "", 9, bench.now_ms).timers
+    await bench.pass_time(10)
+
+    assert bench.bodies == [1, 2]
+    assert [each.message_id for each in listed] == ["a", "b"]
+    await bench.stop()
+
+
 def recall(bench: TimerBench, key: str, due: int) -> None:
     bench.send(due, UNIQ_KEY=key.partition("+")[2], TIMER_DEL_UNIQKEY=key)
 

@@ -3,7 +3,13 @@
 import pytest
 
 from bolide.broker.settings.config import BrokerConfig
-from bolide.broker.timers.timetable import Timetable, due_of, refuse_in_batch, timer_draft
+from bolide.broker.timers.timetable import (
+    Timetable,
+    due_of,
+    refuse_foreign_recall,
+    refuse_in_batch,
+    timer_draft,
+)
 from bolide.config import ConfigCell
 from bolide.model.names import TIMER_TOPIC
 from bolide.protocol.recall_handle import BadRecallHandle, RecallHandle
@@ -129,3 +135,12 @@ def test_messages_of_a_batch_cannot_wait() -> None:
     refuse_in_batch([draft("T"), plain])
     with pytest.raises(MessageIllegal, match="a batch with TIMER_DELAY_SEC"):
         refuse_in_batch([draft("T"), draft("T", properties={"TIMER_DELAY_SEC": "5"})])
+
+
+def test_a_message_that_would_recall_one_of_another_topic_is_refused() -> None:
+    for key in ("T+ID", "ID"):
+        refuse_foreign_recall({"TIMER_DEL_UNIQKEY": key}, "T")
+    refuse_foreign_recall({"UNIQ_KEY": "U+ID"}, "T")
+    for key in ("U+ID", "TT+ID", "+ID"):
+        with pytest.raises(MessageIllegal, match="TIMER_DEL_UNIQKEY"):
+            refuse_foreign_recall({"TIMER_DEL_UNIQKEY": key}, "T")

@@ -9,6 +9,7 @@ import pytest
 from bolide.broker.transactions import check_back
 from bolide.broker.transactions.check_back import AllBlocked, CheckRules, Verdict
 from bolide.broker.transactions.ending import EndRequest
+from bolide.broker.transactions.half_messages import Half
 from bolide.config import ConfigCell
 from bolide.model.message import TransactionType
 from bolide.model.names import (
@@ -19,6 +20,7 @@ from bolide.model.names import (
 )
 from bolide.protocol.record import Placement, RecordDraft, place_record
 from bolide.protocol.refusals import ServerError, ServiceNotAvailable
+from bolide.remoting.connection import Connection
 from bolide.store.appending import Appended
 from bolide.store.config import FlushMode, StoreConfig
 from bolide.store.errors import StoreUnwritable
@@ -141,7 +143,7 @@ async def test_producers_that_do_not_read_are_asked_later_and_it_does_not_count(
         assert await core.coordinator.check_back.run_round() == 1
 
 
-def _blocked(_: str) -> object:
+def _blocked(_: Half) -> Connection | None:
     raise AllBlocked
 
 

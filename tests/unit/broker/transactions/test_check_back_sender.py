@@ -3,7 +3,8 @@ from typing import Any, cast
 
 import pytest
 
-from bolide.broker.transactions.check_back import AllBlocked, CheckBackSender
+from bolide.auth.access import Identity
+from bolide.broker.transactions.check_back import AllBlocked, CheckBackSender, MaySend
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.transactions import CheckTransactionHeader
@@ -17,7 +18,11 @@ from tests.unit.broker.transactions.test_half_messages import half
 class Producer:
     """The connection of a producer, as `CheckBackSender` sees it."""
 
-    def __init__(self, *, blocked: bool = False, lost: bool = False) -> None:
+    def __init__(
+        self, *, blocked: bool = False, lost: bool = False, access_key: str | None = None
+    ) -> None:
+        self.peer = "10.0.0.2:1"
+        self.identity = Identity(access_key, self.peer) if access_key else None
         self.is_blocked = blocked
         self.connection = self
         self.frames: list[Frame] = []
@@ -29,19 +34,30 @@ class Producer:
         self.frames.append(frame)
 
 
-def sender_for(*producers: Producer) -> CheckBackSender:
+def sender_for(*producers: Producer, may_send: MaySend | None = None) -> CheckBackSender:
     clients = SimpleNamespace(producers=lambda group: list(producers) if group == "g" else [])
-    return CheckBackSender(cast("Any", clients), HOST, "broker-a")
+    return CheckBackSender(cast("Any", clients), HOST, "broker-a", may_send)
 
 
 def test_producers_of_the_group_take_turns_and_those_that_do_not_read_are_passed_over() -> None:
     first, second, busy = Producer(), Producer(), Producer(blocked=True)
     sender = sender_for(first, busy, second)
-    chosen: list[object] = [sender.choose("g") for _ in range(4)]
+    chosen: list[object] = [sender.choose(half()) for _ in range(4)]
     assert chosen == [first, second, first, second]
-    assert sender.choose("nobody") is None
+    assert sender.choose(half(PGROUP="nobody")) is None
     with pytest.raises(AllBlocked):
-        sender_for(busy).choose("g")
+        sender_for(busy).choose(half())
+
+
+def test_only_producers_that_may_send_to_the_topic_are_asked() -> None:
+    own, other, unknown = Producer(access_key="own"), Producer(access_key="other"), Producer()
+
+    def may_send(identity: Identity, topic: str) -> bool:
+        return (identity.access_key, topic) == ("own", "T")
+
+    sender = sender_for(other, own, unknown, may_send=may_send)
+    assert [cast("Any", sender.choose(half())) for _ in range(3)] == [own] * 3
+    assert sender_for(other, unknown, may_send=may_send).choose(half()) is None
 
 
 @on_loop

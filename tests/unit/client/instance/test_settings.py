@@ -19,7 +19,8 @@ from bolide.errors import ConfigError
 
 def test_every_setting_is_an_argument_and_the_other_way_round() -> None:
     settings = {field.name for field in fields(ClientSettings)} - {"name_servers"}
-    assert settings | {"name_server"} == ClientArguments.__annotations__.keys()
+    short_forms = {"name_server", "trust", "certificate", "key"}
+    assert settings | short_forms == ClientArguments.__annotations__.keys()
     own = {field.name for field in fields(ProducerSettings)}
     assert own == SETTING_NAMES
     assert own | ClientArguments.__annotations__.keys() == ProducerArguments.__annotations__.keys()

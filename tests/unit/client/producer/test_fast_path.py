@@ -24,6 +24,7 @@ from bolide.protocol.frame import Frame
 from bolide.protocol.headers.send import SendHeader, SendReply
 from bolide.protocol.property_string import decode_properties
 from bolide.protocol.refusals import SystemBusy
+from bolide.protocol.signature import is_signed_by
 from bolide.remoting.calls import PendingCalls
 from bolide.remoting.dispatch import Reply
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
@@ -100,6 +101,26 @@ async def test_the_request_is_that_of_the_ordinary_way(
     )
 
 
+@pytest.mark.parametrize("token", [None, "t"])
+@on_loop
+async def test_a_signed_send_takes_the_same_way_and_is_signed_right(
+    ways: Ways, token: str | None
+) -> None:
+    keys = {"access_key": "a", "secret_key": "s", "security_token": token}
+    async with fake_cluster(queues=1) as cluster:
+        async with warm(cluster, **keys) as p:
+            await p.send(PLAIN)
+            await p.send_oneway(PLAIN)
+            await p.send(PLAIN, queue=MessageQueue("T", "broker-a", 0))
+            await until(lambda: len(cluster.brokers[0].frames) == 3)
+        frames = cluster.brokers[0].frames
+    assert (len(ways.express), len(ways.packed)) == (1, 1)
+    for frame in frames:
+        fields = frame.fields or {}
+        assert (fields["AccessKey"], fields.get("SecurityToken")) == ("a", token)
+        assert is_signed_by(fields, frame.body, b"s", frame.version)
+
+
 def _comparable(frame: Frame) -> tuple[dict[str, Any], Frame]:
     fields: dict[str, Any] = dict(frame.fields or {})
     properties = decode_properties(fields.pop("i"))
@@ -135,7 +156,6 @@ async def test_what_is_not_plain_takes_the_ordinary_way(ways: Ways, message: Mes
     "settings",
     [
         pytest.param({"latency_faults": True}, id="latency faults"),
-        pytest.param({"access_key": "a", "secret_key": "b"}, id="signed"),
         pytest.param({"telemetry": OpenTelemetry()}, id="telemetry"),
         pytest.param({"trace": True}, id="traced"),
     ],

@@ -1,17 +1,14 @@
-"""Request signatures: HMAC-SHA1 over fields and body, as in Java's `AclClientRPCHook`."""
-
-import hmac
-from base64 import b64encode
-from collections.abc import Mapping
+"""Signs the requests of a client, as Java's `AclClientRPCHook`."""
 
 from bolide.protocol.frame import Frame
-
-ACCESS_KEY = "AccessKey"
-SIGNATURE = "Signature"
-SECURITY_TOKEN = "SecurityToken"  # noqa: S105  the name of a field
-UNSIGNED = "_UNIQUE_KEY_QUERY"
-UNSIGNED_VERSION = 399
-"""4.9 servers exclude this field from the signature, 5.x servers only for such an old client."""
+from bolide.protocol.signature import (
+    ACCESS_KEY,
+    SECURITY_TOKEN,
+    SIGNATURE,
+    UNSIGNED,
+    UNSIGNED_VERSION,
+    signature,
+)
 
 
 class Signer:
@@ -32,9 +29,3 @@ class Signer:
 
     def after(self, peer: str, request: Frame, response: Frame) -> None:
         pass
-
-
-def signature(fields: Mapping[str, str], body: bytes, secret: bytes) -> str:
-    """Sign the field values, ordered by name and concatenated, followed by the body."""
-    values = "".join(fields[name] for name in sorted(fields) if name not in (SIGNATURE, UNSIGNED))
-    return b64encode(hmac.digest(secret, values.encode() + body, "sha1")).decode()

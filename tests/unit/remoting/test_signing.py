@@ -1,6 +1,7 @@
-from bolide.client.instance.signing import UNSIGNED_VERSION, Signer, signature
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
+from bolide.protocol.signature import UNSIGNED_VERSION, signature
+from bolide.remoting.signing import Signer
 
 SECRET = "12345678"
 

@@ -1,0 +1,1 @@
+"""The audit log of a broker: requests that administer it, as messages of a system topic."""

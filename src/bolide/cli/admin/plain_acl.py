@@ -1,0 +1,237 @@
+"""Commands of ACL 1.0.
+
+updateAclConfig, deleteAclConfig, clusterAclConfigVersion, updateGlobalWhiteAddr, getAclConfig.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bolide.admin import AdminClient
+from bolide.cli.admin.credentials import read_secret
+from bolide.cli.admin.output import Table, java_text, print_json, time_text
+from bolide.cli.admin.session import (
+    BrokerAddress,
+    ClusterName,
+    Json,
+    NameServer,
+    Switch,
+    change_each,
+    is_true,
+    require_one,
+    run,
+    targets,
+)
+from bolide.protocol.bodies.access import PlainAccount, PlainAccounts
+
+NEW_SECRET = "BOLIDE_NEW_SECRET_KEY"  # noqa: S105  the name of a variable
+
+Account = Annotated[str, typer.Option("-a", "--accessKey", help="Access key of the account.")]
+
+
+def update_acl_config(
+    access_key: Account,
+    secret_key: Annotated[
+        str | None,
+        typer.Option(
+            "-s",
+            "--secretKey",
+            help=f"Secret key; - reads it from a prompt or from standard input. By default"
+            f" {NEW_SECRET} in the environment, or unchanged.",
+        ),
+    ] = None,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    white_address: Annotated[
+        str | None,
+        typer.Option(
+            "-w", "--whiteRemoteAddress", help="Addresses that need no signature, 10.0.0.*."
+        ),
+    ] = None,
+    default_topic: Annotated[
+        str | None,
+        typer.Option(
+            "-i", "--defaultTopicPerm", help="Permission on other topics: DENY, PUB, SUB, PUB|SUB."
+        ),
+    ] = None,
+    default_group: Annotated[
+        str | None,
+        typer.Option("-u", "--defaultGroupPerm", help="Permission on other groups: DENY, SUB."),
+    ] = None,
+    topics: Annotated[
+        str | None,
+        typer.Option("-t", "--topicPerms", help="Permissions by topic, topicA=DENY,topicB=SUB."),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option("-g", "--groupPerms", help="Permissions by group, groupA=DENY,groupB=SUB."),
+    ] = None,
+    admin: Annotated[
+        Switch | None,
+        typer.Option("-m", "--admin", help="Whether the account may administer; else unchanged."),
+    ] = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Create or change an account of plain_acl.yml."""
+    secret = read_secret(secret_key, NEW_SECRET)
+    changed = change_each(
+        name_server,
+        (broker, cluster),
+        lambda client, address: client.plain_acl.update(
+            address,
+            access_key.strip(),
+            secret,
+            admin=None if admin is None else is_true(admin),
+            white_address=white_address,
+            default_topic=default_topic,
+            default_group=default_group,
+            topics=_items(topics),
+            groups=_items(groups),
+        ),
+        None if as_json else "create or update plain access config to {} success.",
+    )
+    if as_json:
+        print_json({"accessKey": access_key, "brokers": changed})
+
+
+def delete_acl_config(
+    access_key: Account,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Delete an account of plain_acl.yml."""
+    changed = change_each(
+        name_server,
+        (broker, cluster),
+        lambda client, address: client.plain_acl.delete(address, access_key),
+        None if as_json else "delete plain access config account from {} success.",
+    )
+    if as_json:
+        print_json({"accessKey": access_key, "brokers": changed})
+    else:
+        print(f"account's accesskey is:{access_key}")
+
+
+def cluster_acl_config_version(
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show the versions of the files of access rules."""
+    require_one(broker, cluster)
+
+    async def act(client: AdminClient) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = []
+        for address in await targets(client, broker, cluster):
+            found = await client.plain_acl.versions(address)
+            place = (found.cluster, found.broker_name, found.broker_address)
+            rows += [
+                (*place, path, version.counter, version.timestamp)
+                for path, version in found.files.items()
+            ]
+        return rows
+
+    rows = run(name_server, act)
+    names = ("clusterName", "brokerName", "brokerAddr", "aclFilePath", "counter", "timestamp")
+    if as_json:
+        for row in rows:
+            print_json(dict(zip(names, row, strict=True)))
+        return
+    table = Table(
+        "#Cluster Name", "#Broker Name", "#Broker Addr", "#AclFilePath", "#AclConfigVersionNum",
+        "#AclLastUpdateTime",
+    )  # fmt: skip
+    for *facts, timestamp in rows:
+        table.add(*facts, time_text(int(str(timestamp)), millis=False))
+    table.print()
+
+
+def update_global_white_addr(
+    addresses: Annotated[
+        str,
+        typer.Option(
+            "-g",
+            "--globalWhiteRemoteAddresses",
+            help="Addresses that need no account, 10.10.103.*,192.168.0.*.",
+        ),
+    ],
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    file: Annotated[
+        str | None,
+        typer.Option("-p", "--aclFileFullPath", help="File of rules on the broker's machine."),
+    ] = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Replace the global white list of plain_acl.yml."""
+    patterns = _items(addresses) or []
+    changed = change_each(
+        name_server,
+        (broker, cluster),
+        lambda client, address: client.plain_acl.update_white_addresses(
+            address, patterns, file=file
+        ),
+        None if as_json else "update global white remote addresses to {} success.",
+    )
+    if as_json:
+        print_json({"globalWhiteAddrs": patterns, "brokers": changed})
+
+
+def get_acl_config(
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show the accounts and the global white list, without secrets."""
+    require_one(broker, cluster)
+
+    async def act(client: AdminClient) -> dict[str, PlainAccounts]:
+        addresses = await targets(client, broker, cluster)
+        return {address: await client.plain_acl.accounts(address) for address in addresses}
+
+    for address, found in run(name_server, act).items():
+        for account in found.plain_access_configs:
+            account.secret_key = ""  # RocketMQ's brokers send it
+        if as_json:
+            print_json({"brokerAddr": address} | msgspec.to_builtins(found))
+        else:
+            _show(found)
+
+
+def _show(found: PlainAccounts) -> None:
+    print(f"\nglobalWhiteRemoteAddresses: {_java_list(found.global_white_addrs)}\n")
+    print("accounts:")
+    for account in found.plain_access_configs:
+        for name, value in _facts(account):
+            print(f"  {name:<18}: {value}")
+        print()
+
+
+def _facts(account: PlainAccount) -> list[tuple[str, str]]:
+    """Names and values in the order of RocketMQ's tool."""
+    names = zip(account.__struct_fields__, account.__struct_encode_fields__, strict=True)
+    return [(wire, _text(getattr(account, name))) for name, wire in names]
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return _java_list(value) if isinstance(value, list) else java_text(value)
+
+
+def _java_list(items: Sequence[str]) -> str:
+    return f"[{', '.join(items)}]"
+
+
+def _items(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    return [each.strip() for each in text.split(",") if each.strip()]

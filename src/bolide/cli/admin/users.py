@@ -1,0 +1,260 @@
+"""Commands on the users of ACL 2.0, and on one's own permissions.
+
+createUser, updateUser, deleteUser, getUser, listUser, copyUser; whoami, can-i.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bolide.admin import AdminClient
+from bolide.cli.admin.credentials import NEW_PASSWORD, new_password, read_secret
+from bolide.cli.admin.output import Table, print_json
+from bolide.cli.admin.session import (
+    BrokerAddress,
+    ClusterName,
+    Json,
+    NameServer,
+    change_each,
+    require_one,
+    run,
+    targets,
+)
+from bolide.cli.command_line import FAILED
+from bolide.protocol.bodies.access import User
+
+Username = Annotated[str, typer.Option("-u", "--username", help="Name of the user.")]
+NewPassword = Annotated[
+    str | None,
+    typer.Option(
+        "-p",
+        "--password",
+        help=f"Its password; safer from {NEW_PASSWORD}, or typed, which other users do not see.",
+    ),
+]
+FromBroker = Annotated[str, typer.Option("-f", "--fromBroker", help="Broker to copy from.")]
+ToBroker = Annotated[str, typer.Option("-t", "--toBroker", help="Broker to copy to.")]
+
+
+def create_user(
+    username: Username,
+    password: NewPassword = None,
+    user_type: Annotated[
+        str | None, typer.Option("-t", "--userType", help="Super or Normal, the default.")
+    ] = None,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    name_server: NameServer = None,
+) -> None:
+    """Create a user."""
+    require_one(broker, cluster)
+    secret = new_password(password)
+    change_each(
+        name_server,
+        (broker, cluster),
+        lambda admin, address: admin.users.create(address, username, secret, user_type),
+        "create user to {} success.",
+    )
+
+
+def update_user(
+    username: Username,
+    password: Annotated[
+        str | None,
+        typer.Option("-p", "--password", help="New password; safer with --newPassword."),
+    ] = None,
+    ask: Annotated[
+        bool,
+        typer.Option("--newPassword", help=f"Ask for a password, unless {NEW_PASSWORD} has it."),
+    ] = False,
+    user_type: Annotated[
+        str | None, typer.Option("-t", "--userType", help="Super or Normal.")
+    ] = None,
+    user_status: Annotated[
+        str | None, typer.Option("-s", "--userStatus", help="enable or disable.")
+    ] = None,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    name_server: NameServer = None,
+) -> None:
+    """Change password, type or status of a user."""
+    require_one(broker, cluster)
+    secret = new_password(password) if ask else read_secret(password, NEW_PASSWORD)
+    if secret is None and user_type is None and user_status is None:
+        raise typer.BadParameter("give a new password (--newPassword), -t or -s")
+    change_each(
+        name_server,
+        (broker, cluster),
+        lambda admin, address: admin.users.update(
+            address, username, password=secret, user_type=user_type, user_status=user_status
+        ),
+        "update user to {} success.",
+    )
+
+
+def delete_user(
+    username: Username,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    name_server: NameServer = None,
+) -> None:
+    """Delete a user and its policies."""
+    change_each(
+        name_server,
+        (broker, cluster),
+        lambda admin, address: admin.users.delete(address, username),
+        "delete user to {} success.",
+    )
+
+
+def get_user(
+    username: Username,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show a user; a Bolide broker never tells its password."""
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> User | None:
+        for address in await targets(admin, broker, cluster):
+            found = await admin.users.find(address, username)
+            if found is not None:
+                return found
+        return None
+
+    found = run(name_server, act)
+    if found is None:
+        typer.echo(f"there is no user {username}", err=True)
+        raise typer.Exit(FAILED)
+    _show([found], as_json=as_json)
+
+
+def list_user(
+    name_filter: Annotated[
+        str | None, typer.Option("-f", "--filter", help="Only names that contain this.")
+    ] = None,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """List users; a Bolide broker never tells their passwords."""
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> list[User]:
+        for address in await targets(admin, broker, cluster):
+            found = await admin.users.list(address, name_filter)
+            if found:
+                return found
+        return []
+
+    _show(run(name_server, act), as_json=as_json)
+
+
+def copy_user(
+    source: FromBroker,
+    target: ToBroker,
+    usernames: Annotated[
+        str | None, typer.Option("-u", "--usernames", help="Names, separated by commas.")
+    ] = None,
+    name_server: NameServer = None,
+) -> None:
+    """Copy users from a broker to another one, new ones only if their broker tells passwords."""
+
+    async def act(admin: AdminClient) -> bool:
+        missing = False
+        for user in await _users_of(admin, source, usernames):
+            name = user.username or ""
+            if await admin.users.find(target, name) is not None:
+                await admin.users.update(
+                    target,
+                    name,
+                    password=user.password or None,
+                    user_type=user.user_type,
+                    user_status=user.user_status,
+                )
+            elif user.password:
+                await admin.users.create(target, name, user.password, user.user_type)
+            else:
+                missing = True
+                text = f"{name} is not copied: {source} does not tell its password; use createUser"
+                typer.echo(text, err=True)
+                continue
+            print(f"copy user of {name} from {source} to {target} success.")
+        return missing
+
+    if run(name_server, act):
+        raise typer.Exit(FAILED)
+
+
+def who_am_i(
+    broker: BrokerAddress = None, as_json: Json = False, name_server: NameServer = None
+) -> None:
+    """Show whom a broker, or without -b a NameServer, takes you for."""
+    found = run(name_server, lambda admin: admin.permissions.who_am_i(broker))
+    if as_json:
+        print_json(found)
+        return
+    name = found.access_key or "anonymous"
+    power = "may do everything" if found.is_super else "may do what its policies allow"
+    control = "no access control" if found.access_control == "none" else found.access_control
+    print(f"{name} at {found.peer}, {power} ({control})")
+
+
+def can_i(
+    resource: Annotated[
+        str, typer.Option("-r", "--resource", help="For example Topic:orders or Group:billing.")
+    ],
+    actions: Annotated[
+        str,
+        typer.Option("-a", "--action", help="Pub, Sub, Create, Update, Delete, Get or List."),
+    ],
+    broker: Annotated[
+        str, typer.Option("-b", "--brokerAddr", help="Address of one broker, host:port.")
+    ],
+    username: Annotated[
+        str | None,
+        typer.Option("-u", "--username", help="Another user; only administrators may ask."),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("-i", "--sourceIp", help="Another address to come from.")
+    ] = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show whether you, or another user, may do something; exit code 1 if not."""
+    found = run(
+        name_server,
+        lambda admin: admin.permissions.can_i(
+            broker, resource, actions, username=username, source=source
+        ),
+    )
+    if as_json:
+        print_json(found)
+    else:
+        print("yes" if found.allowed else f"no: {found.reason}")
+    if not found.allowed:
+        raise typer.Exit(FAILED)
+
+
+async def _users_of(admin: AdminClient, address: str, usernames: str | None) -> Iterable[User]:
+    if usernames is None:
+        return await admin.users.list(address)
+    names = [name.strip() for name in usernames.split(",")]
+    found = [await admin.users.find(address, name) for name in names if name]
+    return [user for user in found if user is not None]
+
+
+def _show(users: list[User], *, as_json: bool) -> None:
+    if as_json:
+        for user in users:
+            print_json(msgspec.structs.replace(user, password=None))
+        return
+    table = Table("#UserName", "#Password", "#UserType", "#UserStatus")
+    for user in users:  # RocketMQ's brokers tell passwords
+        table.add(user.username, "***" if user.password else "-", user.user_type, user.user_status)
+    table.print()

@@ -1,0 +1,3 @@
+from bolide.kernel.signatures import SigningKey as SigningKey
+
+def use_sha_extensions(on: bool) -> None: ...

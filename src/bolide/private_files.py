@@ -1,0 +1,37 @@
+"""Modes of the files and directories that servers create: not for other users of the machine.
+
+The umask can only make them tighter.
+"""
+
+import os
+from pathlib import Path
+from typing import BinaryIO, Final
+
+FILE_MODE: Final = 0o640
+SECRET_MODE: Final = 0o600
+"""For files that hold passwords or keys."""
+DIRECTORY_MODE: Final = 0o750
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory, and its parents, unless it exists.
+
+    `Path.mkdir` would create parents with the mode that the umask allows.
+    """
+    try:
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
+    except FileNotFoundError:
+        make_directory(path.parent)
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
+
+
+def create_file(path: Path, mode: int = FILE_MODE) -> BinaryIO:
+    """Open a file for writing; an existing one is emptied and keeps its mode.
+
+    A symbolic link is not followed.
+    """
+
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_NOFOLLOW, mode)
+
+    return open(path, "wb", opener=opener)

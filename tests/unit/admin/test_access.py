@@ -1,0 +1,132 @@
+"""Documents of users and policies: what they say, and the steps to them."""
+
+import pytest
+
+from bolide.admin.access import (
+    BadDocument,
+    changes,
+    exported,
+    parse_document,
+    resolved_password,
+)
+from bolide.protocol.bodies.access import Acl, Policy, User
+from tests.support.access import entry
+
+USERS = [
+    User(username="root", password="", user_type="Super", user_status="enable"),
+    User(username="my-shop", password="", user_type="Normal", user_status="enable"),
+]
+ACLS = [
+    Acl(
+        subject="User:my-shop",
+        policies=[
+            Policy(policy_type="Custom", entries=[entry("Topic:a", "Pub", sources="10.0.0.0/8")]),
+            Policy(policy_type="Default", entries=[entry("*", "All", "Deny")]),
+        ],
+    )
+]
+
+
+def steps(document: object, users: list[User] = USERS, acls: list[Acl] = ACLS) -> list[str]:
+    return [each.text for each in changes(parse_document(document), users, acls)]
+
+
+def test_an_export_refers_to_passwords() -> None:
+    document = exported(USERS, ACLS)
+    assert document["users"]["my-shop"]["password"] == "${PASSWORD_MY_SHOP}"
+    assert document["users"]["my-shop"]["policies"] == [
+        {
+            "resource": "Topic:a",
+            "actions": ["Pub"],
+            "decision": "Allow",
+            "sourceIps": ["10.0.0.0/8"],
+        },
+        {"resource": "*", "actions": ["All"], "decision": "Deny", "type": "Default"},
+    ]
+
+
+def test_an_export_refers_to_a_password_of_each_user() -> None:
+    names = ["a_b", "a-b", "A.B", "a-b-2", "a"]
+    users = exported([User(username=name, user_type="Normal") for name in names], [])["users"]
+    assert list(users) == names
+    assert {name: each["password"] for name, each in users.items()} == {
+        "A.B": "${PASSWORD_A_B}",
+        "a": "${PASSWORD_A}",
+        "a-b": "${PASSWORD_A_B_2}",
+        "a-b-2": "${PASSWORD_A_B_2_2}",
+        "a_b": "${PASSWORD_A_B_3}",
+    }
+
+
+def test_an_export_changes_nothing_where_it_came_from() -> None:
+    assert steps(exported(USERS, ACLS)) == []
+
+
+def test_an_export_makes_an_empty_broker_the_same() -> None:
+    assert steps(exported(USERS, ACLS), [], []) == [
+        "+ root (Super)",
+        "+ my-shop (Normal)",
+        "+ my-shop: Allow Pub on Topic:a from 10.0.0.0/8",
+        "+ my-shop: Deny All on * (Default)",
+    ]
+
+
+def test_changes_of_a_user_are_found() -> None:
+    document = {
+        "users": {
+            "my-shop": {
+                "type": "Super",
+                "status": "disable",
+                "policies": [
+                    {"resource": "Topic:a", "actions": "Sub", "decision": "Allow"},
+                    {"resource": "Group:g", "actions": ["Sub"], "decision": "Allow"},
+                ],
+            }
+        }
+    }
+    assert steps(document) == [
+        "~ my-shop Normal, enable -> Super, disable",
+        "~ my-shop: Allow Sub on Topic:a",
+        "+ my-shop: Allow Sub on Group:g",
+        "- my-shop: Deny All on * (Default)",
+    ]
+
+
+def test_other_users_are_left_alone() -> None:
+    assert steps({"users": {"root": {"type": "Super"}}}) == []
+
+
+def policy(resource: str, action: str) -> dict[str, object]:
+    entry = {"resource": resource, "actions": [action], "decision": "Allow"}
+    return {"users": {"a": {"policies": [entry]}}}
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        (None, "map of users"),
+        ([], "map of users"),
+        ({"users": []}, "map of users"),
+        ({"users": {"a": 7}}, "user a: must be a map"),
+        ({"users": {"a": {"password": "plain-text"}}}, "user a: a password is not written here"),
+        ({"users": {"a": {"policies": [{"resource": "Topic:x"}]}}}, "needs resource, actions"),
+        ({"users": {"a": {"policies": ["x"]}}}, "needs resource, actions"),
+        (policy("Topc:A", "Pub"), "user a: .*Topc"),
+        (policy("Topic:A", "Pubb"), "user a: .*Pubb"),
+        ({"users": {"a": {"type": "Supper"}}}, "user a: .*Supper"),
+    ],
+)
+def test_a_document_that_cannot_be_used_is_refused(document: object, text: str) -> None:
+    with pytest.raises(BadDocument, match=text) as caught:
+        parse_document(document)
+    assert "plain-text" not in str(caught.value)
+
+
+def test_the_password_of_a_new_user_comes_from_the_environment() -> None:
+    (user,) = parse_document({"users": {"a": {"password": "${A_PW}"}}})
+    assert resolved_password(user, {"A_PW": "secret"}) == "secret"
+    with pytest.raises(BadDocument, match="set A_PW"):
+        resolved_password(user, {})
+    (without,) = parse_document({"users": {"a": None}})
+    with pytest.raises(BadDocument, match="the new user a needs a password"):
+        resolved_password(without, {"A_PW": "secret"})
