@@ -586,6 +586,23 @@ async def test_a_draining_server_takes_no_new_requests_of_a_client_that_reads_ag
     assert echo.seen.qsize() == 1
 
 
+@pytest.mark.parametrize("turns", range(6))
+@on_loop
+async def test_a_server_stops_while_a_connection_opens(turns: int) -> None:
+    """At whichever step; closed twice, as brokers do, which drain and then leave the block."""
+    async with Echo().server(local()) as server:
+        host, port = server.address.split(":")
+        with socket.create_connection((host, int(port))):
+            server._accept()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(PATIENCE):
+                await server.close()
+                await asyncio.sleep(0.01)
+                assert not server.connections
+                await server.close()
+
+
 @on_loop
 async def test_a_stopped_server_frees_its_port_at_once() -> None:
     async with Echo().server() as server, await RawPeer.connect(server.address) as peer:

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from bolide.errors import ConfigError
 from bolide.protocol.framing import MAX_FRAME_SIZE
@@ -159,9 +159,15 @@ class RemotingServer:
             return
         client.setblocking(False)
         _tune(client, self.config)
+
+        def ended(handshake: asyncio.Task[None]) -> None:
+            self._handshakes.discard(handshake)
+            if handshake.cancelled():  # perhaps before it began
+                client.close()
+
         handshake = self._loop.create_task(self._handshake(client))
         self._handshakes.add(handshake)
-        handshake.add_done_callback(self._handshakes.discard)
+        handshake.add_done_callback(ended)
 
     def _file_shortage(self) -> str:
         """Why no further descriptor may be taken for a connection; empty if one may."""
@@ -182,6 +188,7 @@ class RemotingServer:
         try:
             context = await self._choose_tls(client)
             handshake = asyncio.current_task()
+            assert handshake is not None
             await self._loop.connect_accepted_socket(
                 lambda: self._connection(handshake),
                 client,
@@ -193,9 +200,6 @@ class RemotingServer:
             reason = str(exc) or type(exc).__name__
             log.info("the connection of %s ended before its first request: %s", peer, reason)
             client.close()
-        except asyncio.CancelledError:
-            client.close()
-            raise
 
     async def _choose_tls(self, client: socket.socket) -> ssl.SSLContext | None:
         mode = self.config.tls.mode
@@ -223,8 +227,10 @@ class RemotingServer:
 
     # Connections
 
-    def _connection(self, handshake: asyncio.Task[None] | None) -> Connection:
+    def _connection(self, handshake: asyncio.Task[Any]) -> Connection:
         def opened(connection: Connection) -> None:
+            if handshake.cancelling():
+                return  # uvloop closes its transport without a call of `connection_lost`
             # The limit counts handshakes and connections: no client may be in both.
             self._handshakes.discard(handshake)
             self.connections.add(connection)
