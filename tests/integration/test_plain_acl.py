@@ -303,9 +303,11 @@ def test_the_commands_show_and_change_the_rules(cluster: Cluster) -> None:
     words = ("updateAclConfig", *at, "-a", "new-account")
     made = cluster.run(*words, "-s", "-", "-t", "Orders=SUB", text="secret-of-new\n")
     assert made == f"create or update plain access config to {cluster.broker} success.\n"
-    cluster.run(*words, "-i", "PUB", environment={"BOLIDE_NEW_SECRET_KEY": "secret-of-newer"})
-    written = cluster.file.read_text()
-    assert "secret-of-newer" in written
+    newer = {"BOLIDE_NEW_SECRET_KEY": "secret-of-newer"}
+    cluster.run(*words, "-i", "PUB", environment=newer)
+    assert "secret-of-newer" not in cluster.file.read_text()  # a variable left over
+    cluster.run(*words, "--newSecretKey", environment=newer)
+    assert "secret-of-newer" in cluster.file.read_text()
     assert stat.S_IMODE(cluster.file.stat().st_mode) == 0o600
 
     cluster.run("updateGlobalWhiteAddr", *at, "-g", "10.0.0.*,10.1.0.1")
@@ -323,7 +325,7 @@ def test_the_commands_show_and_change_the_rules(cluster: Cluster) -> None:
     assert found["plainAccessConfigs"][-1]["topicPerms"] == []
 
     version = json.loads(cluster.run("clusterAclConfigVersion", *at, "--json"))
-    assert (version["counter"], version["aclFilePath"]) == (5, str(cluster.file))
+    assert (version["counter"], version["aclFilePath"]) == (6, str(cluster.file))
     titles, row = cluster.run("clusterAclConfigVersion", "-c", "DefaultCluster").splitlines()
     assert titles.split("#")[-2].strip() == "AclConfigVersionNum"
     assert str(cluster.file) in row

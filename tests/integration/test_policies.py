@@ -533,6 +533,38 @@ def test_an_export_is_applied_without_passwords_in_it(commands: Commands, tmp_pa
     commands.one("deleteUser", "-u", "dora")
 
 
+def test_a_file_written_by_hand_is_applied_once(commands: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "access.yml"
+    file.write_text(
+        "users:\n"
+        "  fred:\n"
+        "    password: ${FRED}\n"
+        "    status: Disable\n"
+        "    policies:\n"
+        '      - {resource: "topic:Payroll", actions: sub, decision: allow}\n'
+        '      - {resource: "Group:a*b*", actions: [All], decision: deny, type: default}\n'
+    )
+    words = ("applyAcl", "-f", str(file))
+    commands.one(*words, FRED="fred-secret")
+    assert commands.one(*words) == "nothing to change\n"
+    assert "User:fred is disabled." in commands.one("whoami", user="fred", code=1)
+    shown = commands.one("getAcl", "-s", "User:fred")
+    assert [line.split() for line in shown.splitlines()[1:]] == [
+        ["User:fred", "Custom", "Topic:Payroll", "Sub", "-", "Allow"],
+        ["User:fred", "Default", "Group:a*", "All", "-", "Deny"],
+    ]
+    commands.one("deleteUser", "-u", "fred")
+
+
+def test_a_left_over_variable_changes_no_password(commands: Commands) -> None:
+    commands.one("createUser", "-u", "gina", "-p", "gina-secret")
+    commands.one("updateUser", "-u", "gina", "-s", "enable", BOLIDE_USER_PASSWORD="other")
+    assert "gina at " in commands.one("whoami", user="gina")
+    refused = commands.one("updateUser", "-u", "gina", code=2, BOLIDE_USER_PASSWORD="other")
+    assert "--newPassword" in refused
+    commands.one("deleteUser", "-u", "gina")
+
+
 def test_copies_need_a_broker_that_tells_passwords(commands: Commands) -> None:
     words = ("-f", commands.broker, "-t", commands.broker)
     assert "copy user of root" in commands("copyUser", *words)

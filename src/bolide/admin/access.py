@@ -7,7 +7,15 @@ from typing import Any
 
 from bolide.admin.errors import AdminError
 from bolide.admin.servers import Servers
-from bolide.auth.policies import model
+from bolide.auth.policies.model import (
+    BadPolicy,
+    Entry,
+    PolicyType,
+    Resource,
+    UserStatus,
+    UserType,
+    checked_username,
+)
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.access import Acl, Policy, PolicyEntry, User
 from bolide.protocol.codes import RequestCode
@@ -22,7 +30,7 @@ from bolide.protocol.headers.access import (
     WhoAmIReply,
 )
 
-CUSTOM = "Custom"
+CUSTOM = PolicyType.CUSTOM.value
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -33,9 +41,17 @@ class Users:
         self._servers = servers
 
     async def create(
-        self, address: str, username: str, password: str, user_type: str | None = None
+        self,
+        address: str,
+        username: str,
+        password: str,
+        user_type: str | None = None,
+        user_status: str | None = None,
     ) -> None:
-        user = User(username=username, password=password, user_type=user_type)
+        """Create a user; it is a normal one and enabled unless type or status say otherwise."""
+        user = User(
+            username=username, password=password, user_type=user_type, user_status=user_status
+        )
         await self._send(address, RequestCode.AUTH_CREATE_USER, user)
 
     async def update(
@@ -152,16 +168,21 @@ class Permissions:
 # ---- users and policies as a document
 
 
+Entries = Mapping[tuple[PolicyType, Resource], Entry]
+"""The policy entries of one user. Values, not texts: a document may spell them in other ways than
+the broker that answers, in another case for example."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedUser:
-    """A user of a document, with its policy entries by type and resource."""
+    """A user of a document."""
 
     username: str
     password: str | None = field(default=None, repr=False)
     """A reference, `${NAME}`."""
-    user_type: str = "Normal"
-    user_status: str = "enable"
-    entries: Mapping[tuple[str, str], PolicyEntry] = field(default_factory=dict)
+    user_type: UserType = UserType.NORMAL
+    user_status: UserStatus = UserStatus.ENABLE
+    entries: Entries = field(default_factory=dict)
 
     @property
     def subject(self) -> str:
@@ -176,12 +197,16 @@ class Change:
     user: WantedUser
     creates: bool = False
     updates: bool = False
-    puts: tuple[str, PolicyEntry] | None = None
-    deletes: tuple[str, str] | None = None
+    puts: tuple[PolicyType, Entry] | None = None
+    deletes: tuple[PolicyType, Resource] | None = None
 
 
 class BadDocument(AdminError):
     """A file of users and policies cannot be used; the text says what to change."""
+
+
+class UnreadablePolicies(AdminError):
+    """A broker has policies that cannot be compared with those of a document."""
 
 
 def exported(users: Iterable[User], acls: Iterable[Acl]) -> dict[str, Any]:
@@ -207,41 +232,30 @@ def parse_document(document: object) -> list[WantedUser]:
     users = document.get("users") if isinstance(document, dict) else None
     if not isinstance(users, dict):
         raise BadDocument("the file needs a map of users under the key users")
-    wanted = [_wanted(str(name), given or {}) for name, given in users.items()]
-    for user in wanted:
-        _check(user)
-    return wanted
-
-
-def _check(user: WantedUser) -> None:
-    """Refuse what a broker would refuse, before a part of the document is applied."""
-    try:
-        model.checked_username(user.username)
-        model.UserType.parse(user.user_type)
-        model.UserStatus.parse(user.user_status)
-        for kind, _ in user.entries:
-            model.PolicyType.parse(kind)
-        for entry in user.entries.values():
-            model.Entry.of(entry)
-    except model.BadPolicy as exc:
-        raise BadDocument(f"user {user.username}: {exc}") from exc
+    return [_wanted(str(name), given or {}) for name, given in users.items()]
 
 
 def changes(
     wanted: Iterable[WantedUser], users: Iterable[User], acls: Iterable[Acl]
 ) -> Iterator[Change]:
-    """The steps that make a broker have the wanted users; other users are left alone."""
+    """The steps that make a broker have the wanted users; other users are left alone.
+
+    Raises:
+        UnreadablePolicies: the broker has an entry of such a user that we do not understand.
+    """
     existing = {user.username: user for user in users}
-    entries = {acl.subject: dict(_keyed(acl)) for acl in acls}
+    acl_of_subject = {acl.subject: acl for acl in acls}
     for user in wanted:
         old = existing.get(user.username)
+        kind, status = user.user_type.value, user.user_status.value
         if old is None:
-            yield Change(text=f"+ {user.username} ({user.user_type})", user=user, creates=True)
-        elif (old.user_type, old.user_status) != (user.user_type, user.user_status):
-            text = f"~ {user.username} {old.user_type}, {old.user_status}"
-            text += f" -> {user.user_type}, {user.user_status}"
+            disabled = "" if user.user_status is UserStatus.ENABLE else f", {status}"
+            text = f"+ {user.username} ({kind}{disabled})"
+            yield Change(text=text, user=user, creates=True)
+        elif (_folded(old.user_type), _folded(old.user_status)) != (_folded(kind), _folded(status)):
+            text = f"~ {user.username} {old.user_type}, {old.user_status} -> {kind}, {status}"
             yield Change(text=text, user=user, updates=True)
-        yield from _entry_changes(user, entries.get(user.subject, {}))
+        yield from _entry_changes(user, _entries_of(acl_of_subject.get(user.subject)))
 
 
 def resolved_password(user: WantedUser, environment: Mapping[str, str]) -> str:
@@ -262,39 +276,58 @@ def acl_of(subject: str, policy_type: str, entries: list[PolicyEntry]) -> Acl:
     return Acl(subject=subject, policies=[Policy(policy_type=policy_type, entries=entries)])
 
 
-def _entry_changes(
-    user: WantedUser, old: Mapping[tuple[str, str], PolicyEntry]
-) -> Iterator[Change]:
-    for (kind, resource), entry in user.entries.items():
-        found = old.get((kind, resource))
+def _entries_of(acl: Acl | None) -> Entries:
+    if acl is None:
+        return {}
+    try:
+        return {
+            (PolicyType.parse(kind), Resource.parse(entry.resource)): Entry.of(entry)
+            for kind, entry in _with_types(acl)
+        }
+    except BadPolicy as exc:
+        raise UnreadablePolicies(
+            f"the policies of {acl.subject} cannot be compared: {exc}"
+        ) from exc
+
+
+def _folded(text: str | None) -> str:
+    return (text or "").strip().lower()
+
+
+def _entry_changes(user: WantedUser, old: Entries) -> Iterator[Change]:
+    for key, entry in user.entries.items():
+        found = old.get(key)
         if found is None or _comparable(found) != _comparable(entry):
             mark = "+" if found is None else "~"
-            text = f"{mark} {user.username}: {_shown(kind, entry)}"
-            yield Change(text=text, user=user, puts=(kind, entry))
-    for (kind, resource), entry in old.items():
-        if (kind, resource) not in user.entries:
-            text = f"- {user.username}: {_shown(kind, entry)}"
-            yield Change(text=text, user=user, deletes=(kind, resource))
+            text = f"{mark} {user.username}: {_shown(key[0], entry)}"
+            yield Change(text=text, user=user, puts=(key[0], entry))
+    for key, entry in old.items():
+        if key not in user.entries:
+            text = f"- {user.username}: {_shown(key[0], entry)}"
+            yield Change(text=text, user=user, deletes=key)
 
 
-def _comparable(entry: PolicyEntry) -> tuple[object, ...]:
-    return sorted(entry.actions), sorted(entry.source_ips or []), entry.decision
+def _comparable(entry: Entry) -> tuple[object, ...]:
+    """What an entry decides, however its addresses are written and ordered."""
+    sources = {(each.first, each.last, each.exact) for each in entry.sources}
+    return entry.actions, entry.decision, sources
 
 
-def _shown(kind: str, entry: PolicyEntry) -> str:
-    sources = f" from {', '.join(entry.source_ips)}" if entry.source_ips else ""
-    default = "" if kind == CUSTOM else f" ({kind})"
-    return f"{entry.decision} {','.join(entry.actions)} on {entry.resource}{sources}{default}"
+def _shown(kind: PolicyType, entry: Entry) -> str:
+    wire = entry.to_wire()
+    sources = f" from {', '.join(wire.source_ips)}" if wire.source_ips else ""
+    default = "" if kind is PolicyType.CUSTOM else f" ({kind.value})"
+    return f"{wire.decision} {','.join(wire.actions)} on {wire.resource}{sources}{default}"
 
 
-def _keyed(acl: Acl) -> Iterator[tuple[tuple[str, str], PolicyEntry]]:
+def _with_types(acl: Acl) -> Iterator[tuple[str, PolicyEntry]]:
     for policy in acl.policies:
         for entry in policy.entries:
-            yield (policy.policy_type or CUSTOM, entry.resource or ""), entry
+            yield policy.policy_type or CUSTOM, entry
 
 
 def _documents(acl: Acl | None) -> Iterator[dict[str, Any]]:
-    for (kind, _), entry in _keyed(acl) if acl is not None else ():
+    for kind, entry in _with_types(acl) if acl is not None else ():
         document: dict[str, Any] = {
             "resource": entry.resource,
             "actions": entry.actions,
@@ -316,29 +349,41 @@ def _wanted(name: str, given: object) -> WantedUser:
             f"user {name}: a password is not written here but refers to the environment, as"
             f" ${{{_variable(name)}}}"
         )
-    entries = {}
-    for each in given.get("policies") or []:
-        kind, entry = _entry(name, each)
-        entries[kind, entry.resource or ""] = entry
-    return WantedUser(
-        username=name,
-        password=None if password is None else str(password),
-        user_type=str(given.get("type") or "Normal"),
-        user_status=str(given.get("status") or "enable"),
-        entries=entries,
-    )
+    try:
+        return WantedUser(
+            username=checked_username(name),
+            password=None if password is None else str(password),
+            user_type=UserType.parse(str(given.get("type") or UserType.NORMAL.value)),
+            user_status=UserStatus.parse(str(given.get("status") or UserStatus.ENABLE.value)),
+            entries=_wanted_entries(given.get("policies") or []),
+        )
+    except BadPolicy as exc:  # what a broker would refuse, before a part of the file is applied
+        raise BadDocument(f"user {name}: {exc}") from exc
 
 
-def _entry(name: str, each: object) -> tuple[str, PolicyEntry]:
+def _wanted_entries(given: object) -> Entries:
+    """Raises BadPolicy."""
+    if not isinstance(given, list):
+        raise BadPolicy("policies must be a list")
+    entries: dict[tuple[PolicyType, Resource], Entry] = {}
+    for each in given:
+        kind, entry = _wanted_entry(each)
+        if (kind, entry.resource) in entries:
+            raise BadPolicy(f"two policies are about {entry.resource}; a broker keeps one")
+        entries[kind, entry.resource] = entry
+    return entries
+
+
+def _wanted_entry(each: object) -> tuple[PolicyType, Entry]:
     if not isinstance(each, dict) or not {"resource", "actions", "decision"} <= each.keys():
-        raise BadDocument(f"user {name}: a policy needs resource, actions and decision")
+        raise BadPolicy("a policy needs resource, actions and decision")
     entry = PolicyEntry(
         resource=str(each["resource"]),
         actions=_texts(each["actions"]),
         source_ips=_texts(each.get("sourceIps")) or None,
         decision=str(each["decision"]),
     )
-    return str(each.get("type") or CUSTOM), entry
+    return PolicyType.parse(str(each.get("type") or CUSTOM)), Entry.of(entry)
 
 
 def _texts(value: object) -> list[str]:

@@ -4,11 +4,13 @@ import pytest
 
 from bolide.admin.access import (
     BadDocument,
+    UnreadablePolicies,
     changes,
     exported,
     parse_document,
     resolved_password,
 )
+from bolide.auth.policies import model
 from bolide.protocol.bodies.access import Acl, Policy, User
 from tests.support.access import entry
 
@@ -92,6 +94,64 @@ def test_changes_of_a_user_are_found() -> None:
     ]
 
 
+def broker_after(document: object) -> tuple[list[User], list[Acl]]:
+    """What a broker answers once a document was applied to an empty one."""
+    users: list[User] = []
+    acls: dict[str, model.Acl] = {}
+    for change in changes(parse_document(document), [], []):
+        name = change.user.username
+        if change.creates:
+            kind, status = change.user.user_type, change.user.user_status
+            users.append(model.User(name, "secret", kind, status).to_wire())
+        if change.puts is not None:
+            put = model.Acl(name, {change.puts[0]: (change.puts[1],)})
+            acls[name] = acls.get(name, model.Acl(name)).updated(put)
+    return users, [body for each in acls.values() if (body := each.to_wire()) is not None]
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"type": "super", "status": "DISABLE"},
+        {"type": " Super ", "status": "Enable"},
+        {"policies": [{"resource": "topic:Payroll", "actions": ["Pub"], "decision": "allow"}]},
+        {"policies": [{"resource": " Topic:a*b* ", "actions": "pub", "decision": "DENY"}]},
+        {"policies": [{"resource": "any:x", "actions": ["SUB", "Pub"], "decision": "Allow"}]},
+        {
+            "policies": [
+                {
+                    "resource": "GROUP:*",
+                    "actions": ["sub", "Sub"],
+                    "decision": "allow",
+                    "type": "default",
+                    "sourceIps": [" 10.0.0.1/8", "2001:DB8::1"],
+                }
+            ]
+        },
+    ],
+)
+def test_a_document_changes_nothing_the_second_time(user: dict[str, object]) -> None:
+    document = {"users": {"a": user}}
+    assert steps(document, *broker_after(document)) == []
+
+
+def test_addresses_are_compared_as_addresses() -> None:
+    allowed = {"resource": "Topic:a", "actions": ["Pub"], "decision": "Allow"}
+    first = {"users": {"a": {"policies": [allowed | {"sourceIps": ["10.9.9.9/8", "::1"]}]}}}
+    second = {"users": {"a": {"policies": [allowed | {"sourceIps": ["0:0::1", "10.0.0.0/8"]}]}}}
+    assert steps(second, *broker_after(first)) == []
+
+
+def test_a_user_is_created_with_its_status() -> None:
+    assert steps({"users": {"a": {"status": "disable"}}}) == ["+ a (Normal, disable)"]
+
+
+def test_policies_of_a_broker_that_cannot_be_read_are_not_deleted() -> None:
+    odd = Acl(subject="User:a", policies=[Policy(entries=[entry("Topic:a", "Fly")])])
+    with pytest.raises(UnreadablePolicies, match=r"User:a .*Fly"):
+        steps({"users": {"a": {}}}, [], [odd])
+
+
 def test_other_users_are_left_alone() -> None:
     assert steps({"users": {"root": {"type": "Super"}}}) == []
 
@@ -114,6 +174,20 @@ def policy(resource: str, action: str) -> dict[str, object]:
         (policy("Topc:A", "Pub"), "user a: .*Topc"),
         (policy("Topic:A", "Pubb"), "user a: .*Pubb"),
         ({"users": {"a": {"type": "Supper"}}}, "user a: .*Supper"),
+        ({"users": {"a": {"policies": {"resource": "*"}}}}, "user a: policies must be a list"),
+        (
+            {
+                "users": {
+                    "a": {
+                        "policies": [
+                            {"resource": "Topic:x", "actions": ["Pub"], "decision": "Allow"},
+                            {"resource": "topic:x", "actions": ["Sub"], "decision": "Allow"},
+                        ]
+                    }
+                }
+            },
+            "user a: two policies are about Topic:x",
+        ),
     ],
 )
 def test_a_document_that_cannot_be_used_is_refused(document: object, text: str) -> None:

@@ -134,7 +134,7 @@ class Resource:
         found = ResourceType.parse(kind)
         if not name:
             raise BadPolicy(f"The resource {key!r} has no name; write for example {kind}:*.")
-        if name == _ANYTHING:
+        if name == _ANYTHING or found is ResourceType.ANY:  # `Any:x` is written and means `*`
             return cls(found, None, Pattern.ANY)
         if name.endswith(_ANYTHING):
             return cls(found, name.partition(_ANYTHING)[0], Pattern.PREFIX)

@@ -14,7 +14,6 @@ from bolide.errors import ConfigError
 
 ACCESS_KEY = "BOLIDE_ACCESS_KEY"
 SECRET_KEY = "BOLIDE_SECRET_KEY"  # noqa: S105  the name of a variable
-NEW_PASSWORD = "BOLIDE_USER_PASSWORD"  # noqa: S105  the name of a variable
 FROM_INPUT = "-"
 _TOOLS_FILE = Path("conf") / "tools.yml"
 
@@ -52,25 +51,33 @@ def _from_file(file: Path) -> tuple[str | None, str | None]:
     return (keys[0], keys[1]) if all(keys) else (None, None)
 
 
-def read_secret(given: str | None, variable: str) -> str | None:
-    """A secret that a command sets: its option, or else an environment variable.
+def new_secret(given: str | None, variable: str, what: str) -> str:
+    """A secret that a command sets: its option, else an environment variable, else typed.
 
     `-` as the option reads it: from a prompt on a terminal, otherwise the first line of standard
     input.
+
+    Args:
+        what: the prompt's name for the secret.
     """
     if given is None:
-        return os.environ.get(variable) or None
+        return os.environ.get(variable) or _typed(what)
     if given != FROM_INPUT:
         return given
-    secret = _typed("Secret key") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    secret = _typed(what) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     if not secret:
         raise typer.BadParameter("standard input has no secret")
     return secret
 
 
-def new_password(given: str | None) -> str:
-    """The password of a user to create; it is asked for if neither option nor variable has it."""
-    return read_secret(given, NEW_PASSWORD) or _typed("Password")
+def changed_secret(given: str | None, variable: str, what: str, *, asked: bool) -> str | None:
+    """As `new_secret`, for a command that may leave a secret as it is; None if it does.
+
+    Args:
+        asked: whether an option asks for a new secret. A variable alone does not: it may be left
+            over from another command.
+    """
+    return new_secret(given, variable, what) if asked or given is not None else None
 
 
 def _typed(what: str) -> str:

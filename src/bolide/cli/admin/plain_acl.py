@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.credentials import read_secret
+from bolide.cli.admin.credentials import changed_secret
 from bolide.cli.admin.output import Table, java_text, print_json, time_text
 from bolide.cli.admin.session import (
     BrokerAddress,
@@ -38,10 +38,13 @@ def update_acl_config(
         typer.Option(
             "-s",
             "--secretKey",
-            help=f"Secret key; - reads it from a prompt or from standard input. By default"
-            f" {NEW_SECRET} in the environment, or unchanged.",
+            help="Secret key; - reads it from a prompt or from standard input. Else unchanged.",
         ),
     ] = None,
+    ask: Annotated[
+        bool,
+        typer.Option("--newSecretKey", help=f"Ask for a secret key, unless {NEW_SECRET} has it."),
+    ] = False,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
     white_address: Annotated[
@@ -76,7 +79,7 @@ def update_acl_config(
     name_server: NameServer = None,
 ) -> None:
     """Create or change an account of plain_acl.yml."""
-    secret = read_secret(secret_key, NEW_SECRET)
+    secret = changed_secret(secret_key, NEW_SECRET, "Secret key", asked=ask)
     changed = change_each(
         name_server,
         (broker, cluster),

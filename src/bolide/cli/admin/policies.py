@@ -238,19 +238,18 @@ async def _apply(
     admin: AdminClient, broker: str, change: Change, passwords: dict[str, str]
 ) -> None:
     user = change.user
-    if change.creates:
-        name = user.username
-        await admin.users.create(broker, name, passwords[name], user.user_type)
-    if change.updates or (change.creates and user.user_status != "enable"):
-        await admin.users.update(
-            broker, user.username, user_type=user.user_type, user_status=user.user_status
-        )
+    name, kind, status = user.username, user.user_type.value, user.user_status.value
+    if change.creates:  # with its status: a user to be disabled must not be enabled for a moment
+        await admin.users.create(broker, name, passwords[name], kind, status)
+    if change.updates:
+        await admin.users.update(broker, name, user_type=kind, user_status=status)
     if change.puts is not None:
-        kind, entry = change.puts
-        await admin.policies.update(broker, acl_of(user.subject, kind, [entry]))
+        policy_type, entry = change.puts
+        acl = acl_of(user.subject, policy_type.value, [entry.to_wire()])
+        await admin.policies.update(broker, acl)
     if change.deletes is not None:
-        kind, resource = change.deletes
-        await admin.policies.delete(broker, user.subject, resource, kind)
+        policy_type, resource = change.deletes
+        await admin.policies.delete(broker, user.subject, str(resource), policy_type.value)
 
 
 def _read(file: Path) -> object:

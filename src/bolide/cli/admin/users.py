@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.credentials import NEW_PASSWORD, new_password, read_secret
+from bolide.cli.admin.credentials import changed_secret, new_secret
 from bolide.cli.admin.output import Table, print_json
 from bolide.cli.admin.session import (
     BrokerAddress,
@@ -24,6 +24,9 @@ from bolide.cli.admin.session import (
 )
 from bolide.cli.command_line import FAILED
 from bolide.protocol.bodies.access import User
+
+NEW_PASSWORD = "BOLIDE_USER_PASSWORD"  # noqa: S105  the name of a variable
+_PASSWORD = "Password"  # noqa: S105  the name of a prompt
 
 Username = Annotated[str, typer.Option("-u", "--username", help="Name of the user.")]
 NewPassword = Annotated[
@@ -50,7 +53,7 @@ def create_user(
 ) -> None:
     """Create a user."""
     require_one(broker, cluster)
-    secret = new_password(password)
+    secret = new_secret(password, NEW_PASSWORD, _PASSWORD)
     change_each(
         name_server,
         (broker, cluster),
@@ -81,7 +84,7 @@ def update_user(
 ) -> None:
     """Change password, type or status of a user."""
     require_one(broker, cluster)
-    secret = new_password(password) if ask else read_secret(password, NEW_PASSWORD)
+    secret = changed_secret(password, NEW_PASSWORD, _PASSWORD, asked=ask)
     if secret is None and user_type is None and user_status is None:
         raise typer.BadParameter("give a new password (--newPassword), -t or -s")
     change_each(
@@ -178,7 +181,9 @@ def copy_user(
                     user_status=user.user_status,
                 )
             elif user.password:
-                await admin.users.create(target, name, user.password, user.user_type)
+                await admin.users.create(
+                    target, name, user.password, user.user_type, user.user_status
+                )
             else:
                 missing = True
                 text = f"{name} is not copied: {source} does not tell its password; use createUser"

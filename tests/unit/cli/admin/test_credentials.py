@@ -1,10 +1,11 @@
 """Where admin commands find their credentials."""
 
+import io
 from pathlib import Path
 
 import pytest
 
-from bolide.cli.admin.credentials import own_credentials
+from bolide.cli.admin.credentials import changed_secret, new_secret, own_credentials
 from bolide.errors import ConfigError
 
 
@@ -40,6 +41,35 @@ def test_the_environment_wins_over_the_file(home: Path, monkeypatch: pytest.Monk
 def test_a_file_without_keys_signs_nothing(home: Path) -> None:
     write_tools_yml(home, "accessKey:\nsecretKey:\n")
     assert own_credentials() == (None, None)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("what", ["Password", "Secret key"])
+def test_a_prompt_names_the_secret_that_it_asks_for(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    asked: list[str] = []
+
+    def prompt(text: str, **_: object) -> str:
+        asked.append(text)
+        return "typed"
+
+    monkeypatch.setattr("typer.prompt", prompt)
+    monkeypatch.setattr("sys.stdin", Terminal())
+    assert new_secret("-", "BOLIDE_X", what) == "typed"
+    assert new_secret(None, "BOLIDE_X", what) == "typed"
+    assert asked == [what, what]
+
+
+def test_a_variable_alone_changes_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOLIDE_X", "left-over")
+    assert changed_secret(None, "BOLIDE_X", "Password", asked=False) is None
+    assert changed_secret(None, "BOLIDE_X", "Password", asked=True) == "left-over"
+    assert changed_secret("given", "BOLIDE_X", "Password", asked=False) == "given"
 
 
 def test_without_either_nothing_is_signed(home: Path) -> None:
