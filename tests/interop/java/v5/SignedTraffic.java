@@ -43,6 +43,7 @@ public class SignedTraffic {
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName("signed-" + n);
         producer.setSendMsgTimeout(10_000);
+        producer.setMqClientApiTimeout(15_000);
         producer.setRetryTimesWhenSendFailed(0);
         producer.start();
         try {
@@ -60,6 +61,8 @@ public class SignedTraffic {
             new DefaultMQPushConsumer(group, hook, new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName(group);
+        consumer.setMqClientApiTimeout(15_000);
+        consumer.setHeartbeatBrokerInterval(1_000);  // a lost first one would cost 30 s
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -68,7 +71,7 @@ public class SignedTraffic {
         });
         consumer.start();
         try {
-            boolean found = received.await(Integer.getInteger("deadline", 30), TimeUnit.SECONDS);
+            boolean found = received.await(Integer.getInteger("deadline", 60), TimeUnit.SECONDS);
             return found ? "RECEIVED" : "NOTHING";
         } finally {
             consumer.shutdown();
