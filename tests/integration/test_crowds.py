@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.headers.clients import UnregisterClientHeader
 from bolide.store.errors import NotInMemory
-from tests.support.aio import on_loop, until
+from tests.support.aio import ended, on_loop, until
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.process_figures import require_proc
 from tests.support.wire import RawPeer, request_bytes
@@ -177,12 +177,14 @@ async def limited_broker(
             else:
                 raise AssertionError(f"the broker ended before it served: {log_of(directory)}")
     finally:
-        process.terminate()
-        await process.wait()
+        with suppress(ProcessLookupError):  # it may have ended by itself
+            process.terminate()
+        await ended(process, within=20, log=lambda: log_of(directory))
 
 
 def log_of(directory: Path) -> str:
-    return (directory / "broker.log").read_text(encoding="utf-8")
+    file = directory / "broker.log"
+    return file.read_text(encoding="utf-8") if file.exists() else "(no log)"
 
 
 # ---- slow reads

@@ -20,7 +20,7 @@ import pytest
 
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import RemotingClient
-from tests.support.aio import PATIENCE, on_loop
+from tests.support.aio import PATIENCE, ended, on_loop
 from tests.support.brokers import broker_header, plain, topics_body
 from tests.support.commands import Running
 from tests.support.name_servers import name_server
@@ -185,7 +185,7 @@ async def test_spark_stream_counts_messages_by_their_tags(cluster: str) -> None:
     finally:
         with suppress(ProcessLookupError):
             process.terminate()
-        _, errors = await process.communicate()
+        _, errors = await ended(process, within=3 * PATIENCE)
     pytest.fail(f"no counts were printed: {errors.decode()}")
 
 

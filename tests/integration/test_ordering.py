@@ -18,7 +18,7 @@ from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.consumers import ConsumeVerdict
-from tests.support.aio import PATIENCE, on_loop, until
+from tests.support.aio import PATIENCE, ended, on_loop, until
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
 
 GROUP = "orderly"
@@ -369,14 +369,14 @@ class Member:
 
     async def kill(self, it: Scene, *, frees_locks: bool) -> None:
         self._process.kill()
-        await self._process.communicate()
+        await ended(self._process)
         if frees_locks:
             queues = [MessageQueue(t, "broker-a", number) for t in "QK" for number in range(4)]
             it.cluster.broker.parts.locks.unlock("shift", self._client_id, queues)
 
     async def stop(self) -> None:
         self._process.terminate()
-        await self._process.communicate()
+        await ended(self._process)
         assert self._process.returncode == 0
 
 

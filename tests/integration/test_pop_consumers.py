@@ -25,7 +25,7 @@ from bolide.errors import ConfigError
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.pop import RequestMode
-from tests.support.aio import on_loop, until
+from tests.support.aio import ended, on_loop, until
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
 
 GROUP = "poppers"
@@ -189,7 +189,7 @@ async def test_a_consumer_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         assert victim.stdout is not None
         line = await victim.stdout.readline()
         os.kill(victim.pid, signal.SIGKILL)
-        await victim.communicate()
+        await ended(victim)
         acked = line.decode().strip()
         got = await receive(survivor, 7)
         assert bodies(got) == sorted(set("abcdefgh") - {acked})

@@ -14,7 +14,7 @@ from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import RemotingError
 from bolide.remoting.server import RemotingServer, ServerConfig
 from bolide.remoting.tls import ClientAuth, ClientTls, ServerTls, TlsMode
-from tests.support.aio import PATIENCE, on_loop, until
+from tests.support.aio import PATIENCE, ended, on_loop, until
 from tests.support.certificates import Pair, make_pair
 from tests.support.echo import CALL_BACK, ECHO, WAIT, Echo
 from tests.support.wire import RawPeer, request_bytes
@@ -336,4 +336,4 @@ async def test_cve_2011_1473_a_client_cannot_have_keys_negotiated_again(pair: Pa
             shown += await client.stdout.read()
         assert b"RENEGOTIATING" in shown
         assert b"no renegotiation" in shown
-        await client.wait()
+        await ended(client)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -43,6 +44,31 @@ async def until(condition: Callable[[], object], *, within: float = PATIENCE) ->
     async with asyncio.timeout(within):
         while not condition():  # noqa: ASYNC110  there is no event, as said
             await asyncio.sleep(0.005)
+
+
+async def ended(
+    process: asyncio.subprocess.Process,
+    *,
+    within: float = PATIENCE,
+    log: Callable[[], str] = str,
+) -> tuple[bytes, bytes]:
+    """Wait for the end of a process that was told to, and return what it still printed.
+
+    One that goes on is killed and fails the test, whose own timeout does not reach what waits in a
+    `finally`.
+
+    Args:
+        log: what the failure shows.
+    """
+    try:
+        async with asyncio.timeout(within):
+            return await process.communicate()  # it could not end with a full pipe
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        text = f"process {process.pid} ran on for {within:g} s after it was told to end: {log()}"
+        raise AssertionError(text) from None
 
 
 async def _watched(scenario: Scenario) -> None:

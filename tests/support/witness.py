@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
 
+from tests.support.aio import ended
+
 _PATIENCE = 0.25
 _LONGEST = 1.0
 _MOST = 40.0
@@ -92,4 +94,4 @@ class Witness:
             with suppress(ProcessLookupError):  # it may have ended by itself just now
                 self._process.kill()
         await self._reading
-        await self._process.wait()
+        await ended(self._process)

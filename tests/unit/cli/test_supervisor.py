@@ -13,6 +13,7 @@ from bolide.cli.broker_workers import server
 from bolide.cli.standalone import StandaloneSettings
 from bolide.cli.supervisor import FailedToStart, Server, Supervisor, describe_exit, send_signal_to
 from bolide.logs import LogLevel
+from tests.support.aio import ended
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,9 @@ async def _code_of_one_killed() -> int:
     until = time.monotonic() + 0.01
     while time.monotonic() < until:  # the process ends meanwhile, before its exit code is polled
         send_signal_to(process, signal.SIGCONT)
-    return await process.wait()
+    await ended(process)
+    assert process.returncode is not None
+    return process.returncode
 
 
 def test_secrets_of_workers_are_not_on_their_command_lines() -> None:

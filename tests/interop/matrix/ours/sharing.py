@@ -12,6 +12,7 @@ from asyncio.subprocess import PIPE, Process
 from bolide import PushConsumer, StoredMessage
 from tests.interop.matrix.ours.deliveries import Deliveries
 from tests.interop.matrix.ours.stage import Facts, Stage, settle, until_so
+from tests.support.aio import ended
 
 QUEUES = 4
 MANY = 16
@@ -34,8 +35,8 @@ async def sharing(stage: Stage) -> Facts:
             held_when_shared = len(consumer.assigned_queues)
         finally:
             other.kill()
-            await other.wait()
-        await reading
+            await reading
+            await ended(other)
         await stage.send("alone", MANY)
         await until_so(lambda: deliveries.count("alone") >= MANY)
         await settle()
