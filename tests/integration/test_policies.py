@@ -495,7 +495,7 @@ def test_policies_are_administered_by_commands(commands: Commands) -> None:
     commands.one("createAcl", *words, "-a", "Pub,Sub", "-i", "127.0.0.0/8")
     assert commands.one("can-i", "-r", "Topic:orders", "-a", "Pub", user="carl") == "yes\n"
     denied = commands.one("can-i", "-r", "Topic:other", "-a", "Pub", "-u", "carl", code=1)
-    assert denied == "no: no matched policies.\n"
+    assert denied == "no: Pub on Topic:other: no matched policies.\n"
     far = ("can-i", "-r", "Topic:orders", "-a", "Pub", "-u", "carl", "-i", "10.0.0.1")
     commands.one(*far, code=1)
     commands.one("updateAcl", "-s", "User:carl", "-r", "Topic:orders", "-a", "Sub", "-d", "Deny")

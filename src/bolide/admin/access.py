@@ -155,7 +155,7 @@ class Permissions:
         username: str | None = None,
         source: str | None = None,
     ) -> CanIReply:
-        """Whether the caller, or another user, may do one of the actions on a resource.
+        """Whether the caller, or another user, may do all of the actions on a resource.
 
         Raises:
             NoPermission: only administrators may ask about others.

@@ -23,6 +23,7 @@ from bolide.protocol.frame import Frame
 from bolide.protocol.header import Header
 from bolide.protocol.refusals import NoPermission, Refusal
 from bolide.protocol.signature import ACCESS_KEY
+from bolide.remoting.address import host_of
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Reply, Request, Route
 
@@ -269,7 +270,7 @@ class Denials:
             return
         self._counted += 1
         if len(self._peers) < MAX_NAMES:
-            self._peers.add(peer.rpartition(":")[0])
+            self._peers.add(host_of(peer))
 
     def end_window(self) -> None:
         """Record the number of requests that were only counted."""

@@ -1,9 +1,11 @@
 """What a server says about the permissions of a user: the requests WHO_AM_I and CAN_I."""
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 from bolide.auth.access import Access, Identity, is_loopback
 from bolide.auth.open_access import LocalAdministration
+from bolide.auth.policies.decisions import parsed_address
+from bolide.auth.policies.model import Action, BadPolicy, Pattern, Resource
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.access import CanIHeader, CanIReply, WhoAmIReply
@@ -19,17 +21,48 @@ class Standing(NamedTuple):
     access_control: str
     """The kind: "none", "ACL 1.0" or "ACL 2.0"."""
     is_super: bool
-    """Whether it may do everything."""
+    """Whether it may do everything; without access control, whether it may administer."""
+    power: str
+    """What it may do, in words that follow its name."""
 
 
 class Question(NamedTuple):
-    """Whether a user may do one of the actions on a resource, from an address."""
+    """Whether a user may do all of the actions with a resource, from an address."""
 
     username: str | None
-    resource: str
-    actions: str
-    """One or several, separated by commas."""
+    """None: the one who asks."""
+    resource: Resource
+    actions: tuple[Action, ...]
     source: str | None
+    """None: the address of the one who asks."""
+
+    @classmethod
+    def of(cls, header: CanIHeader) -> Self:
+        """Raises InvalidParameter if a part of the question cannot be read."""
+        try:
+            resource = Resource.parse(header.resource)
+            actions = tuple(map(Action.parse, header.actions.split(",")))
+        except BadPolicy as exc:
+            raise InvalidParameter(str(exc)) from exc
+        if resource.pattern is not Pattern.LITERAL:
+            raise InvalidParameter(
+                f"{resource} stands for several resources, of which policies may decide"
+                " differently: name one of them"
+            )
+        if Action.ALL in actions:
+            actions = tuple(each for each in Action if each is not Action.ALL)
+        source = (header.source_ip or "").strip() or None
+        if source is not None and parsed_address(source) is None:
+            raise InvalidParameter(f"{source!r} is not an IP address")
+        return cls(header.username, resource, actions, source)
+
+
+class Answer(NamedTuple):
+    """The answer to a question."""
+
+    allowed: bool
+    reason: str | None = None
+    """Why not; or, if more than permissions allow it, what does."""
 
 
 @runtime_checkable
@@ -38,12 +71,12 @@ class Explaining(Protocol):
 
     def standing(self, identity: Identity) -> Standing: ...
 
-    def answer(self, identity: Identity, question: Question) -> str | None:
-        """Say why something is not allowed; None if it is.
+    def answer(self, identity: Identity, question: Question) -> Answer:
+        """Say what `check` would decide about requests that do this.
 
         Raises:
             NoPermission: the identity may not ask about this user.
-            InvalidParameter: the question is malformed.
+            InvalidParameter: access control does not decide about such resources.
         """
         ...
 
@@ -62,26 +95,35 @@ class StandingHandlers:
     @handles(NoHeader, RequestCode.BOLIDE_WHO_AM_I)
     def who_am_i(self, request: Request[NoHeader]) -> Reply:
         identity = self._access.check(request.frame, request.connection.peer)
-        standing = Standing(NONE, is_super=may_administer(self._access, identity.peer))
-        if isinstance(self._access, Explaining):
-            standing = self._access.standing(identity)
+        access = self._access
+        standing = (
+            access.standing(identity)
+            if isinstance(access, Explaining)
+            else open_standing(access, identity.peer)
+        )
         return Reply(
             header=WhoAmIReply(
                 access_key=identity.access_key,
                 peer=identity.peer,
                 access_control=standing.access_control,
                 is_super=standing.is_super,
+                power=standing.power,
             )
         )
 
     @handles(CanIHeader, RequestCode.BOLIDE_CAN_I)
     def can_i(self, request: Request[CanIHeader]) -> Reply:
-        asked = request.header
         identity = self._access.check(request.frame, request.connection.peer)
         if not isinstance(self._access, Explaining):
             raise InvalidParameter(
                 "this server has no users and policies; authenticationEnabled=true turns them on"
             )
-        question = Question(asked.username, asked.resource, asked.actions, asked.source_ip)
-        reason = self._access.answer(identity, question)
-        return Reply(header=CanIReply(allowed=reason is None, reason=reason))
+        answer = self._access.answer(identity, Question.of(request.header))
+        return Reply(header=CanIReply(allowed=answer.allowed, reason=answer.reason))
+
+
+def open_standing(access: Access, peer: str) -> Standing:
+    if not may_administer(access, peer):
+        return Standing(NONE, False, "may send and receive, but not administer")
+    everybody = "everybody on this machine" if is_loopback(peer) else "everybody"
+    return Standing(NONE, True, f"may administer, as {everybody}")

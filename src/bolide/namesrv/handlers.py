@@ -64,6 +64,7 @@ from bolide.protocol.refusals import (
     ServerError,
     TopicNotFound,
 )
+from bolide.remoting.address import host_of
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.remoting.tasks import uninterrupted
@@ -101,7 +102,7 @@ class OwnBrokers:
         ):
             return
         for link in links:
-            if isinstance(link, Connection) and _host_of(link.peer) != _host_of(peer):
+            if isinstance(link, Connection) and host_of(link.peer) != host_of(peer):
                 raise NoPermission(
                     f"{what} from {peer} is refused: the broker registered from {link.peer}, and"
                     " without access control only its own host may speak for it. Turn on access"
@@ -445,10 +446,6 @@ def _decode_registration(request: Request[RegisterBrokerHeader]) -> RegisterBrok
     if request.header.compressed or body[:1] != b"{":
         return decompress(body, with_mapping=version >= _V5_0_0)
     return fastjson.decode(body, RegisterBrokerBody)
-
-
-def _host_of(peer: str) -> str:
-    return peer.rpartition(":")[0]
 
 
 def _topics(topics: TopicList) -> Reply:

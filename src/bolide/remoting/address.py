@@ -23,6 +23,14 @@ def split_address(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def host_of(peer: str) -> str:
+    """The host of a peer `host:port`; the whole text if it has another form."""
+    try:
+        return split_address(peer)[0]
+    except ValueError:
+        return peer
+
+
 def is_loopback_host(host: str) -> bool:
     """Whether a host, an IP address or a name, is this machine by its loopback interface."""
     if host.lower().rstrip(".") == "localhost":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bolide.remoting.address import format_address, split_address
+from bolide.remoting.address import format_address, host_of, split_address
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,19 @@ from bolide.remoting.address import format_address, split_address
 )
 def test_an_address_is_split_into_host_and_port(text: str, host: str, port: int) -> None:
     assert split_address(text) == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("10.0.0.1:5", "10.0.0.1"),
+        ("[::1]:5", "::1"),
+        ("[fe80::1%eth0]:5", "fe80::1%eth0"),
+        ("pipe", "pipe"),
+    ],
+)
+def test_the_host_of_a_peer(peer: str, host: str) -> None:
+    assert host_of(peer) == host
 
 
 @pytest.mark.parametrize("text", ["", "host", ":80", "host:", "host:port", "host:65536", "host:-1"])

@@ -8,21 +8,26 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from bolide.auth.access import Identity
-from bolide.auth.plain.accounts import Account, Permission
-from bolide.auth.plain.addresses import host_of
+from bolide.auth.plain.accounts import Account
 from bolide.auth.plain.changes import AclChanges
 from bolide.auth.plain.files import AclFiles, AclPlaces
-from bolide.auth.plain.needs import ADMIN, Need, Needs, needs_of, needs_of_found, send_need
+from bolide.auth.plain.needs import (
+    Needs,
+    needs_of,
+    needs_of_action,
+    needs_of_found,
+    send_need,
+)
 from bolide.auth.plain.rules import Rules, denial
 from bolide.auth.plain.yaml_nodes import BadAclFile
 from bolide.auth.request_bodies import UnreadableBody
-from bolide.auth.standing import Question, Standing
+from bolide.auth.standing import Answer, Question, Standing
 from bolide.events import Listeners
-from bolide.model.names import retry_topic
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
-from bolide.protocol.refusals import InvalidParameter, NoPermission
+from bolide.protocol.refusals import NoPermission
 from bolide.protocol.signature import ACCESS_KEY, is_signed_by
+from bolide.remoting.address import host_of
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +36,7 @@ POLL_INTERVAL = 2.0
 _SETTLE_TIME = 0.2
 """Seconds for which a changed file must stay as it is, so that no half-written one is read."""
 _MAX_SHOWN = 64
+_NO_KEY = "No accessKey is configured"
 ACL_1 = "ACL 1.0"
 
 
@@ -68,12 +74,12 @@ class PlainAccess:
         fields = request.fields or {}
         key = fields.get(ACCESS_KEY)
         if key is None:
-            _deny("No accessKey is configured", peer)
+            _deny(_NO_KEY, peer)
         account = rules.accounts.get(key)
         if account is None:
             _deny(f"No acl config for {_shown(key)}", peer)
         is_verified = is_signed_by(fields, request.body, account.secret, request.version)
-        if account.white_list and rules.is_white(host, account):
+        if self._is_white(host, account):
             return Identity(key, peer, is_verified)
         if not is_verified:
             _deny(f"Check signature failed for accessKey={key}", peer)
@@ -114,7 +120,7 @@ class PlainAccess:
         """
         identity = self.check(request, peer)
         account = self.rules.accounts.get(identity.access_key or "")
-        if account is None or self.rules.is_white(host_of(peer), account):
+        if account is None or self._is_white(host_of(peer), account):
             return  # an address of a white list, which may do everything
         if reason := denial(account, needs_of_found(request, topic), request.code):
             _deny(reason, peer)
@@ -128,27 +134,47 @@ class PlainAccess:
             return False
         needs = Needs(permissions=(send_need(topic),))
         return (
-            self.rules.is_white(host, account)
+            self._is_white(host, account)
             or denial(account, needs, RequestCode.SEND_MESSAGE) is None
         )
 
     def standing(self, identity: Identity) -> Standing:
         if identity.access_key is None:
-            return Standing(ACL_1, is_super=True)  # the global white list
-        return Standing(ACL_1, is_super=self.rules.accounts[identity.access_key].is_unlimited)
+            power = "may do everything: its address is in the global white list"
+            return Standing(ACL_1, True, power)
+        account = self.rules.accounts[identity.access_key]
+        if self._is_white(host_of(identity.peer), account):
+            wrong = "" if identity.is_verified else ", though its signature is wrong"
+            power = f"may do everything: its address is in the white list of the account{wrong}"
+            return Standing(ACL_1, True, power)
+        if account.is_unlimited:
+            return Standing(ACL_1, True, "may do everything")
+        administers = "may administer, and " if account.is_admin else "may "
+        return Standing(ACL_1, False, f"{administers}use the topics and groups of its account")
 
-    def answer(self, identity: Identity, question: Question) -> str | None:
-        """Say why an account may not use a topic or group; None if it may."""
+    def answer(self, identity: Identity, question: Question) -> Answer:
         own = self.rules.accounts.get(identity.access_key or "")
         asked = question.username or identity.access_key
-        if asked is None:
-            return None  # the global white list
         if asked != identity.access_key and own is not None and not own.is_admin:
             raise NoPermission(f"only an admin may ask about another account than {own.access_key}")
+        host = question.source or host_of(identity.peer)
+        if self.rules.is_white(host):
+            return Answer(True, f"{host} is in the global white list")
+        if asked is None:
+            return Answer(False, _NO_KEY)
         account = self.rules.accounts.get(asked)
         if account is None:
-            return f"No acl config for {_shown(asked)}"
-        return denial(account, _needs_of_question(question), 0)
+            return Answer(False, f"No acl config for {_shown(asked)}")
+        if self._is_white(host, account):
+            return Answer(True, f"{host} is in the white list of {asked}")
+        for action in question.actions:
+            reason = denial(account, *needs_of_action(question.resource, action))
+            if reason is not None:
+                return Answer(False, reason)
+        return Answer(True)
+
+    def _is_white(self, host: str, account: Account) -> bool:
+        return bool(account.white_list) and self.rules.is_white(host, account)
 
     def account_states(self, name: str) -> dict[str, object]:
         """An account without its secret, for the audit; of an empty name, the global white list."""
@@ -222,18 +248,3 @@ def _deny(reason: str, peer: str) -> NoReturn:
 def _shown(key: str) -> str:
     """An access key that anybody may have sent."""
     return key if len(key) <= _MAX_SHOWN and key.isprintable() else ascii(key[:_MAX_SHOWN])
-
-
-def _needs_of_question(question: Question) -> Needs:
-    """What an action on `Topic:name` or `Group:name` needs. Raises InvalidParameter."""
-    kind, colon, name = question.resource.partition(":")
-    kinds: dict[str, Callable[[str], str]] = {"topic": str, "group": retry_topic}
-    if not colon or kind.lower() not in kinds:
-        raise InvalidParameter(f"{question.resource!r} is neither Topic:name nor Group:name")
-    permissions = []
-    for word in question.actions.split(","):
-        action = word.strip().upper()
-        if action not in {"PUB", "SUB"}:
-            return ADMIN  # accounts that are no admins can only send and consume
-        permissions.append(Need(kinds[kind.lower()](name), Permission[action]))
-    return Needs(permissions=tuple(permissions))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Flag
 
-from bolide.auth.plain.addresses import Parts, Pattern, matches, parse_pattern
+from bolide.auth.plain.addresses import Pattern, parse_pattern
 from bolide.model.names import is_retry_topic, retry_topic
 
 MIN_KEY_LENGTH = 7
@@ -83,10 +83,6 @@ class Account:
     def is_unlimited(self) -> bool:
         """An admin without permissions by name may use every topic and group."""
         return self.is_admin and not self.permissions
-
-    def is_white(self, parts: Parts) -> bool:
-        """Whether requests from an address need neither signature nor permission."""
-        return matches((self.white_list,), parts)
 
     def may(self, needed: Permission, resource: str) -> bool:
         """Whether the account has a permission on a topic, or on a group by its retry topic."""

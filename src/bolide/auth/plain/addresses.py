@@ -17,8 +17,6 @@ RocketMQ stops reading an IPv4 pattern at its first range, so that `192.168.0-10
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from bolide.remoting.address import split_address
-
 Ranges = tuple[tuple[int, int], ...]
 """Lowest and highest value of each part: four parts for IPv4, eight for IPv6."""
 
@@ -65,14 +63,6 @@ def parts_of(host: str) -> Parts | None:
     except ValueError:
         return None
     return _parts(address)
-
-
-def host_of(peer: str) -> str:
-    """The host of a peer `host:port`; the whole text if it has another form."""
-    try:
-        return split_address(peer)[0]
-    except ValueError:
-        return peer
 
 
 def matches(patterns: Iterable[Pattern], parts: Parts) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from bolide.auth.plain.accounts import Permission
+from bolide.auth.policies.model import Action, Resource, ResourceType
 from bolide.auth.request_bodies import read_body
 from bolide.auth.request_purposes import PURPOSES, Purpose
 from bolide.model.names import is_internal, is_retry_topic, reply_topic, retry_topic
@@ -19,6 +20,7 @@ from bolide.protocol.bodies.pop import AssignmentQuery, BatchAcks
 from bolide.protocol.codes import RequestCode as Code
 from bolide.protocol.frame import Frame
 from bolide.protocol.pop_info import normal_topic
+from bolide.protocol.refusals import InvalidParameter
 
 
 class Need(NamedTuple):
@@ -88,6 +90,28 @@ def needs_of_found(request: Frame, topic: str) -> Needs:
     if request.code == Code.RESUME_CHECK_HALF_MESSAGE:
         return ADMIN
     return internal_guarded(Needs(permissions=(Need(topic, _SUB),)))
+
+
+def needs_of_action(resource: Resource, action: Action) -> tuple[Needs, int | None]:
+    """What a send, a pull or another request needs that does this with a topic or group.
+
+    Returns:
+        The needs, and the code of the request if the action stands for one.
+
+    Raises:
+        InvalidParameter: the resource is of another kind, for which accounts have no permissions.
+    """
+    name = resource.name or ""
+    if resource.type not in {ResourceType.TOPIC, ResourceType.GROUP}:
+        raise InvalidParameter(f"{resource} is neither Topic:name nor Group:name")
+    if action not in {Action.PUB, Action.SUB}:
+        reads = action in {Action.GET, Action.LIST}
+        return (KNOWN_ACCOUNT if reads else ADMIN), None
+    if resource.type is ResourceType.GROUP:
+        return Needs(permissions=(Need(retry_topic(name), Permission[action.name]),)), None
+    if action is Action.PUB:
+        return Needs(permissions=(send_need(name),)), Code.SEND_MESSAGE_V2
+    return internal_guarded(Needs(permissions=(Need(name, _SUB),))), Code.PULL_MESSAGE
 
 
 def send_need(topic: str) -> Need:

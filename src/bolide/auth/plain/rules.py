@@ -61,18 +61,19 @@ class Rules:
         return found
 
 
-def denial(account: Account, needs: Needs, code: int) -> str | None:
+def denial(account: Account, needs: Needs, code: int | None = None) -> str | None:
     """Why an account may not do what a request needs; None if it may.
 
     The texts begin as those of RocketMQ 4.9.
+
+    Args:
+        code: the code of the request; None for a question that stands for several.
     """
     if code in _SENDS and set(needs.permissions) == {(TRACE_TOPIC, Permission.PUB)}:
         return None  # clients trace by themselves
     if needs.needs_admin and not account.is_admin:
-        return (
-            f"Need admin permission for request code={code}, but accessKey={account.access_key}"
-            " is not"
-        )
+        request = "" if code is None else f" for request code={code}"
+        return f"Need admin permission{request}, but accessKey={account.access_key} is not"
     if account.is_unlimited:
         return None
     for resource, permission in needs.permissions:

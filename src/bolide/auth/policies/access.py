@@ -12,7 +12,6 @@ from bolide.auth.policies.metadata import Metadata
 from bolide.auth.policies.model import (
     USER_PREFIX,
     Action,
-    BadPolicy,
     Resource,
     ResourceType,
     User,
@@ -20,21 +19,24 @@ from bolide.auth.policies.model import (
 from bolide.auth.policies.requirements import (
     internal_guarded,
     needs_of,
+    needs_of_action,
     needs_of_found,
     needs_of_send,
 )
-from bolide.auth.standing import Question, Standing
+from bolide.auth.standing import Answer, Question, Standing
 from bolide.events import Listeners
 from bolide.logs import ThrottledLog
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
-from bolide.protocol.refusals import InvalidParameter, NoPermission
+from bolide.protocol.refusals import NoPermission
 from bolide.protocol.signature import ACCESS_KEY, is_signed_by
-from bolide.remoting.address import split_address
+from bolide.remoting.address import host_of
 
 log = logging.getLogger(__name__)
 
 ACL_2 = "ACL 2.0"
+_REQUEST_OF = {Action.PUB: RequestCode.SEND_MESSAGE_V2, Action.SUB: RequestCode.PULL_MESSAGE}
+"""The requests that a question about these actions stands for."""
 _MAX_DECISIONS = 10_000
 """Decisions that are kept; after that all are forgotten and made again."""
 
@@ -75,7 +77,7 @@ class PolicyAccess:
     def check(self, request: Frame, peer: str) -> Identity:
         user = self._sender(request)
         if self._authorizes and request.code not in self._unchecked:
-            self._authorize(user, request, _host(peer))
+            self._authorize(user, request, host_of(peer))
         return Identity(None, peer) if user is None else Identity(user.username, peer, True)
 
     def check_found(self, request: Frame, peer: str, topic: str) -> None:
@@ -83,7 +85,7 @@ class PolicyAccess:
         if self._authorizes and request.code not in self._unchecked:
             needs = needs_of_found(request, topic)
             needs = internal_guarded(request.code, needs, self._cluster)
-            self._require(self._sender(request), needs, _host(peer))
+            self._require(self._sender(request), needs, host_of(peer))
 
     def secret_of(self, identity: Identity) -> bytes | None:
         if identity.access_key is None:
@@ -99,7 +101,7 @@ class PolicyAccess:
         if self.is_super(identity) or not self._authorizes:
             return True
         need = Need(Resource(ResourceType.CLUSTER, self._cluster), frozenset({Action.UPDATE}))
-        return self._decide(identity.access_key, need, _host(identity.peer)) is None
+        return self._decide(identity.access_key, need, host_of(identity.peer)) is None
 
     def may_send(self, identity: Identity, topic: str) -> bool:
         user = self.metadata.users.get(identity.access_key or "")
@@ -107,7 +109,7 @@ class PolicyAccess:
             return False
         if user.is_super or not self._authorizes or RequestCode.END_TRANSACTION in self._unchecked:
             return True
-        source = _host(identity.peer)
+        source = host_of(identity.peer)
         return all(
             self._decide(user.username, need, source) is None for need in needs_of_send(topic)
         )
@@ -129,29 +131,37 @@ class PolicyAccess:
         return user is not None and user.is_super
 
     def standing(self, identity: Identity) -> Standing:
-        may_do_all = identity.access_key is not None and not self._authorizes
-        return Standing(ACL_2, is_super=may_do_all or self.is_super(identity))
+        if identity.access_key is None:
+            return Standing(ACL_2, False, "is not authenticated")
+        if self.is_super(identity):
+            return Standing(ACL_2, True, "may do everything")
+        if not self._authorizes:
+            return Standing(ACL_2, True, "may do everything, since authorizationEnabled is false")
+        return Standing(ACL_2, False, "may do what its policies allow")
 
-    def answer(self, identity: Identity, question: Question) -> str | None:
-        source = question.source or _host(identity.peer)
+    def answer(self, identity: Identity, question: Question) -> Answer:
         username = question.username or identity.access_key
         if username is None:
-            return "the sender is not authenticated"
+            return Answer(False, "the sender is not authenticated")
         if username != identity.access_key:
             self._require_administrator(identity)
-        try:
-            resource = Resource.parse(question.resource)
-            actions = frozenset(map(Action.parse, question.actions.split(",")))
-        except BadPolicy as exc:
-            raise InvalidParameter(str(exc)) from exc
         user = self.metadata.users.get(username)
         if user is None:
-            return f"User:{username} is not found."
+            return Answer(False, f"User:{username} is not found.")
         if not user.is_enabled:
-            return f"User:{username} is disabled."
+            return Answer(False, f"User:{username} is disabled.")
         if user.is_super or not self._authorizes:
-            return None
-        return self._decide(username, Need(resource, actions), source)
+            return Answer(True)
+        source = question.source or host_of(identity.peer)
+        for action in question.actions:
+            if _REQUEST_OF.get(action) in self._unchecked:
+                continue
+            for need in needs_of_action(question.resource, action, self._cluster):
+                reason = self._decide(username, need, source)
+                if reason is not None:
+                    words = " or ".join(each.value for each in Action if each in need.actions)
+                    return Answer(False, f"{words} on {need.resource}: {reason}")
+        return Answer(True)
 
     # ---- who
 
@@ -215,7 +225,7 @@ class PolicyAccess:
         if self.is_super(identity) or not self._authorizes:
             return
         need = Need(Resource(ResourceType.CLUSTER, self._cluster), frozenset({Action.GET}))
-        name, source = identity.access_key or "", _host(identity.peer)
+        name, source = identity.access_key or "", host_of(identity.peer)
         reason = self._decide(name, need, source)
         if reason is not None:
             raise _denied(name, need, source, reason)
@@ -231,10 +241,3 @@ def _denied(username: str, need: Need, source: str, reason: str) -> NoPermission
         f"{USER_PREFIX}{username} has no permission to access {need.resource} from {source},"
         f" {reason}"
     )
-
-
-def _host(peer: str) -> str:
-    try:
-        return split_address(peer)[0]
-    except ValueError:
-        return peer

@@ -463,6 +463,19 @@ def needs_of_send(topic: str) -> list[Need]:
     return list(_topic_or_group(topic, PUB, SUB))
 
 
+def needs_of_action(resource: Resource, action: Action, cluster: str) -> list[Need]:
+    """What requests need that do this with a resource, such as a send or a pull."""
+    actions = frozenset({action})
+    if resource.type is GROUP:
+        return [Need(_of_group(resource.name), actions)]
+    if resource.type is not TOPIC:
+        return [Need(resource, actions)]
+    if action is Action.PUB:
+        return needs_of_send(resource.name or "")
+    needs = list(_consumed_topic(resource.name, None, actions))
+    return internal_guarded(Code.PULL_MESSAGE, needs, cluster) if action is Action.SUB else needs
+
+
 def _named(rule: Rule, request: Frame) -> Iterator[Need]:
     group = _fields_of(request).get("consumerGroup")
     for named in rule.fields:

@@ -205,9 +205,8 @@ def who_am_i(
         print_json(found)
         return
     name = found.access_key or "anonymous"
-    power = "may do everything" if found.is_super else "may do what its policies allow"
     control = "no access control" if found.access_control == "none" else found.access_control
-    print(f"{name} at {found.peer}, {power} ({control})")
+    print(f"{name} at {found.peer}, {found.power} ({control})")
 
 
 def can_i(
@@ -216,7 +215,7 @@ def can_i(
     ],
     actions: Annotated[
         str,
-        typer.Option("-a", "--action", help="Pub, Sub, Create, Update, Delete, Get or List."),
+        typer.Option("-a", "--action", help="Such as Pub or Pub,Sub; all of them are asked for."),
     ],
     broker: Annotated[
         str, typer.Option("-b", "--brokerAddr", help="Address of one broker, host:port.")
@@ -241,7 +240,8 @@ def can_i(
     if as_json:
         print_json(found)
     else:
-        print("yes" if found.allowed else f"no: {found.reason}")
+        reason = f": {found.reason}" if found.reason else ""
+        print(("yes" if found.allowed else "no") + reason)
     if not found.allowed:
         raise typer.Exit(FAILED)
 

@@ -82,10 +82,15 @@ class WhoAmIReply(Header, frozen=True, kw_only=True):
     peer: str
     access_control: str
     is_super: bool
+    power: str
+    """What the sender may do, in words that follow its name."""
 
 
 class CanIHeader(Header, frozen=True, kw_only=True):
-    """BOLIDE_CAN_I: actions are separated by commas; by default the sender asks about itself."""
+    """BOLIDE_CAN_I: about all of the actions, which are separated by commas.
+
+    By default the sender asks about itself, at its own address.
+    """
 
     resource: str
     actions: str

@@ -10,11 +10,12 @@ from bolide.auth.access import Identity
 from bolide.auth.choice import choose_access
 from bolide.auth.plain.access import PlainAccess
 from bolide.auth.plain.files import AclPlaces
-from bolide.auth.standing import Question
+from bolide.auth.standing import Answer, Question
 from bolide.broker.settings.config import load_settings
 from bolide.errors import ConfigError
 from bolide.protocol.codes import RequestCode as Code
 from bolide.protocol.frame import Frame
+from bolide.protocol.headers.access import CanIHeader
 from bolide.protocol.refusals import InvalidParameter, NoPermission
 from bolide.protocol.signature import ACCESS_KEY, SIGNATURE, signature
 from tests.support.aio import on_loop, until
@@ -349,23 +350,92 @@ def test_it_says_who_may_send_to_a_topic(access: PlainAccess) -> None:
         assert access.may_send(Identity(key, f"{host}:5000"), topic) is may, (key, host, topic)
 
 
-def test_it_says_who_somebody_is_and_what_an_account_may(access: PlainAccess) -> None:
+def test_it_says_who_somebody_is(access: PlainAccess) -> None:
     publisher, admin = Identity("publisher", PEER), Identity("administrator", PEER)
-    assert access.standing(publisher) == ("ACL 1.0", False)
-    assert access.standing(admin).is_super
-    assert access.standing(Identity(None, "10.0.0.7:1")).is_super
+    own = Identity("publisher", "10.1.0.1:1", is_verified=False)
+    for identity, is_super, power in (
+        (publisher, False, "may use the topics and groups of its account"),
+        (admin, True, "may do everything"),
+        (Identity(None, "10.0.0.7:1"), True, "its address is in the global white list"),
+        (own, True, "its address is in the white list of the account, though its signature is"),
+    ):
+        standing = access.standing(identity)
+        assert (standing.access_control, standing.is_super) == ("ACL 1.0", is_super)
+        assert power in standing.power
 
-    assert access.answer(publisher, Question(None, "Topic:Orders", "Pub", None)) is None
-    assert "needs SUB" in str(access.answer(publisher, Question(None, "Topic:Orders", "Sub", None)))
-    assert "group:g" in str(access.answer(publisher, Question(None, "Group:g", "Sub", None)))
-    assert "admin" in str(access.answer(publisher, Question(None, "Topic:Orders", "Create", None)))
-    assert access.answer(admin, Question(None, "Topic:Orders", "Create", None)) is None
-    assert access.answer(admin, Question("publisher", "Topic:Orders", "Pub", None)) is None
-    assert "No acl config" in str(access.answer(admin, Question("x", "Topic:Orders", "Pub", None)))
+
+def asked(
+    access: PlainAccess, asker: Identity, actions: str, resource: str = "Topic:Orders", **more: str
+) -> Answer:
+    header = CanIHeader(resource=resource, actions=actions, **more)
+    return access.answer(asker, Question.of(header))
+
+
+def test_it_says_what_an_account_may(access: PlainAccess) -> None:
+    publisher, admin = Identity("publisher", PEER), Identity("administrator", PEER)
+    assert asked(access, publisher, "Pub") == (True, None)
+    assert asked(access, publisher, "Get,List").allowed  # as every account
+    assert asked(access, admin, "All") == (True, None)
+    assert asked(access, admin, "Pub", username="publisher") == (True, None)
+    for actions, resource, text in (
+        ("Sub", "Topic:Orders", "needs SUB"),
+        ("Pub,Sub", "Topic:Orders", "needs SUB"),
+        ("Sub,Pub", "Topic:Orders", "needs SUB"),
+        ("Sub", "Group:g", "group:g"),
+        ("Pub", "Topic:%RETRY%g", "needs SUB"),
+        ("Create", "Topic:Orders", "Need admin permission, but accessKey=publisher is not"),
+        ("Sub", "Topic:SCHEDULE_TOPIC_XXXX", "Need admin permission for request code=11"),
+    ):
+        allowed, reason = asked(access, publisher, actions, resource)
+        assert not allowed
+        assert text in str(reason)
+        assert "code=0" not in str(reason)
+    assert "No acl config" in str(asked(access, admin, "Pub", username="x").reason)
     with pytest.raises(NoPermission, match="only an admin"):
-        access.answer(publisher, Question("administrator", "Topic:Orders", "Pub", None))
-    with pytest.raises(InvalidParameter, match="Orders"):
-        access.answer(publisher, Question(None, "Orders", "Pub", None))
+        asked(access, publisher, "Pub", username="administrator")
+    with pytest.raises(InvalidParameter, match="Cluster:c is neither"):
+        asked(access, publisher, "Pub", "Cluster:c")
+
+
+def test_every_account_may_send_traces_when_asked(access: PlainAccess) -> None:
+    trace = "Topic:RMQ_SYS_TRACE_TOPIC"
+    assert asked(access, Identity("publisher", PEER), "Pub", trace).allowed
+    assert not asked(access, Identity("publisher", PEER), "Sub", trace).allowed
+    assert not asked(access, Identity("publisher", PEER), "Pub,Sub", trace).allowed
+
+
+def test_an_answer_counts_the_white_lists(access: PlainAccess) -> None:
+    publisher, local = Identity("publisher", PEER), Identity(None, "10.0.0.7:1")
+    assert asked(access, publisher, "Sub", source_ip="10.1.0.1") == (
+        True,
+        "10.1.0.1 is in the white list of publisher",
+    )
+    assert asked(access, publisher, "All", source_ip="10.0.0.9").allowed
+    assert asked(access, local, "Sub") == (True, "10.0.0.7 is in the global white list")
+    assert asked(access, local, "Sub", username="publisher").allowed  # it would come from there
+    far = "192.168.0.1"
+    assert not asked(access, local, "Sub", username="publisher", source_ip=far).allowed
+    assert asked(access, local, "Pub", source_ip=far) == (False, "No accessKey is configured")
+
+
+@pytest.mark.parametrize("code", [Code.SEND_MESSAGE, Code.PULL_MESSAGE])
+@pytest.mark.parametrize("key", ["publisher", "administrator"])
+@pytest.mark.parametrize("host", ["10.0.0.7", "10.1.0.1", "192.168.0.1"])
+@pytest.mark.parametrize(
+    "topic", ["Orders", "Salaries", "RMQ_SYS_TRACE_TOPIC", "SCHEDULE_TOPIC_XXXX", "%RETRY%g"]
+)
+def test_an_answer_is_what_a_request_would_get(
+    access: PlainAccess, code: Code, key: str, host: str, topic: str
+) -> None:
+    secret = access.rules.accounts[key].secret.decode()
+    try:
+        access.check(request(code, {"topic": topic}, key=key, secret=secret), f"{host}:1")
+        may = True
+    except NoPermission:
+        may = False
+    action = "Pub" if code == Code.SEND_MESSAGE else "Sub"
+    header = CanIHeader(resource=f"Topic:{topic}", actions=action, source_ip=host)
+    assert access.answer(Identity(key, PEER), Question.of(header)).allowed is may
 
 
 def test_the_audit_is_shown_accounts_without_their_secrets(access: PlainAccess) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bolide.auth.plain.addresses import host_of, matches, parse_pattern, parts_of
+from bolide.auth.plain.addresses import matches, parse_pattern, parts_of
 
 
 def is_matched(pattern: str, host: str) -> bool:
@@ -96,15 +96,6 @@ def test_no_text_makes_the_parser_fail_otherwise(text: str) -> None:
     except ValueError:
         return
     assert all(len(ranges) in {4, 8} for ranges in pattern)
-
-
-@pytest.mark.parametrize(
-    ("peer", "host"),
-    [("10.0.0.1:5", "10.0.0.1"), ("[::1]:5", "::1"), ("pipe", "pipe"), ("[fe80::1%eth0]:5",
-     "fe80::1%eth0")],
-)  # fmt: skip
-def test_the_host_of_a_peer(peer: str, host: str) -> None:
-    assert host_of(peer) == host
 
 
 def test_what_is_no_address_has_no_parts() -> None:

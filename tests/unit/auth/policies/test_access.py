@@ -9,9 +9,10 @@ from bolide.auth.access import Identity
 from bolide.auth.policies import access as module
 from bolide.auth.policies.access import PolicyAccess
 from bolide.auth.policies.model import User, UserStatus
-from bolide.auth.standing import Question
+from bolide.auth.standing import Answer, Question
 from bolide.protocol.codes import RequestCode as Code
 from bolide.protocol.frame import Frame
+from bolide.protocol.headers.access import CanIHeader
 from bolide.protocol.refusals import InvalidParameter, NoPermission
 from bolide.protocol.signature import ACCESS_KEY, SIGNATURE, UNSIGNED, signature
 from tests.support.access import ROOT, access_in, acl, entry, give, secret_of, signed
@@ -242,44 +243,88 @@ async def test_the_secret_of_an_identity_is_its_password(access: PolicyAccess) -
         assert access.secret_of(Identity(gone, PEER)) not in (None, b"shop-secret")
 
 
-def ask(access: PolicyAccess, asker: str, question: Question) -> str | None:
-    return access.answer(Identity(asker, PEER), question)
+def ask(
+    access: PolicyAccess, asker: str, actions: str, resource: str = "Topic:orders", **more: str
+) -> Answer:
+    header = CanIHeader(resource=resource, actions=actions, **more)
+    return access.answer(Identity(asker, PEER), Question.of(header))
 
 
 @on_loop
 async def test_a_user_may_ask_about_itself(access: PolicyAccess) -> None:
     await give(access.metadata, "shop", entry("Topic:orders", "Pub", sources="10.0.0.1"))
-    about = Question(None, "Topic:orders", "Pub", None)
-    assert ask(access, "shop", about) == "no matched policies."
-    assert ask(access, "shop", about._replace(source="10.0.0.1")) is None
-    assert ask(access, ROOT, about) is None
+    assert ask(access, "shop", "Pub") == (False, "Pub on Topic:orders: no matched policies.")
+    assert ask(access, "shop", "Pub", source_ip="10.0.0.1") == (True, None)
+    assert ask(access, ROOT, "All").allowed
 
 
 @on_loop
 async def test_only_administrators_may_ask_about_others(access: PolicyAccess) -> None:
     await give(access.metadata, "shop", entry("Topic:orders", "Pub"))
     await give(access.metadata, "clerk", entry("Cluster:*", "Get"))
-    about = Question("shop", "Topic:orders", "Pub,Sub", None)
-    assert ask(access, ROOT, about) is None
-    assert ask(access, "clerk", about) is None
-    assert ask(access, "clerk", about._replace(username="ghost")) == "User:ghost is not found."
+    assert ask(access, ROOT, "Pub", username="shop").allowed
+    assert ask(access, "clerk", "Pub", username="shop").allowed
+    assert ask(access, "clerk", "Pub", username="ghost").reason == "User:ghost is not found."
     with pytest.raises(NoPermission, match="Cluster:DefaultCluster"):
-        ask(access, "shop", about._replace(username="clerk"))
+        ask(access, "shop", "Pub", username="clerk")
 
 
-def test_a_malformed_question_is_refused(access: PolicyAccess) -> None:
-    for question in (
-        Question(None, "orders", "Pub", None),
-        Question(None, "Topic:orders", "Publish", None),
-    ):
-        with pytest.raises(InvalidParameter):
-            ask(access, ROOT, question)
+@on_loop
+async def test_a_question_is_about_all_of_its_actions(access: PolicyAccess) -> None:
+    await give(access.metadata, "shop", entry("Topic:orders", "Pub"))
+    assert not ask(access, "shop", "Pub,Sub").allowed
+    assert ask(access, "shop", "Pub,Sub").reason == "Sub on Topic:orders: no matched policies."
+    await access.metadata.update_acl(acl("shop", entry("Topic:orders", "Pub,Sub")))
+    assert ask(access, "shop", "Pub, sub").allowed
+    assert not ask(access, "shop", "All").allowed
+    await access.metadata.update_acl(acl("shop", entry("Topic:orders", "All")))
+    assert ask(access, "shop", "All").allowed
+
+
+@pytest.mark.parametrize("code", [Code.SEND_MESSAGE, Code.PULL_MESSAGE])
+@pytest.mark.parametrize(
+    "topic", ["orders", "payroll", "SCHEDULE_TOPIC_XXXX", "%RETRY%bill", "%RETRY%other"]
+)
+@pytest.mark.parametrize("more", [{}, {"authorization_whitelist": ("11", "310", "10")}])
+def test_an_answer_is_what_a_request_would_get(
+    tmp_path: Path, code: Code, topic: str, more: dict[str, tuple[str, ...]]
+) -> None:
+    access = access_in(tmp_path, **more)
+    entries = entry("Topic:*", "Pub,Sub"), entry("Topic:payroll", "All", "Deny")
+    rules = acl("shop", *entries, entry("Group:bill", "Sub"))
+    access.metadata.add_missing([User("shop", "shop-secret")], [rules])
+    fields = {"topic": topic, "consumerGroup": "bill"}
+    try:
+        access.check(signed(Frame(code=code, fields=fields), "shop"), PEER)
+        may = True
+    except NoPermission:
+        may = False
+    action = "Pub" if code == Code.SEND_MESSAGE else "Sub"
+    assert ask(access, "shop", action, f"Topic:{topic}").allowed is may
+
+
+@pytest.mark.parametrize(
+    ("resource", "actions", "source"),
+    [
+        ("orders", "Pub", None),
+        ("Topic:orders", "Publish", None),
+        ("Topic:orders", "", None),
+        ("Topic:ord*", "Pub", None),
+        ("Topic:*", "Pub", None),
+        ("*", "Pub", None),
+        ("Topic:orders", "Pub", "localhost"),
+    ],
+)
+def test_a_malformed_question_is_refused(resource: str, actions: str, source: str | None) -> None:
+    with pytest.raises(InvalidParameter):
+        Question.of(CanIHeader(resource=resource, actions=actions, source_ip=source))
 
 
 def test_the_standing_of_users(access: PolicyAccess, tmp_path: Path) -> None:
     access.metadata.add_missing([User("shop", "pw")])
-    assert access.standing(Identity(ROOT, PEER)) == ("ACL 2.0", True)
-    assert access.standing(Identity("shop", PEER)) == ("ACL 2.0", False)
+    assert access.standing(Identity(ROOT, PEER)) == ("ACL 2.0", True, "may do everything")
+    shop = access.standing(Identity("shop", PEER))
+    assert shop == ("ACL 2.0", False, "may do what its policies allow")
     lax = access_in(tmp_path, authorization_enabled=False)
     assert lax.standing(Identity("shop", PEER)).is_super
     assert not lax.standing(Identity(None, PEER)).is_super
