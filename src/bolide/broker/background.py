@@ -134,16 +134,15 @@ async def read_json(request: Request[H], shape: type[T]) -> T:
     return fastjson.decode(request.body, shape)
 
 
-async def record_at(store: Store | Queries, physical_offset: int) -> bytes | None:
-    """Read the record at a physical offset; None if no record begins there.
+async def message_at(store: Store | Queries, physical_offset: int) -> bytes | None:
+    """Read the message at a physical offset that a client chose; None if none begins there.
 
-    Clients choose the offset, so records of the audit log are left out. A read that needs the disk
-    runs on a thread.
+    Messages of the audit log are left out. A read that needs the disk runs on a thread.
     """
     try:
-        data = store.record_at(physical_offset, may_block=False)
+        data = store.message_at(physical_offset, may_block=False)
     except NotInMemory:
-        data = await on_thread(COLD_READS, store.record_at, physical_offset)
+        data = await on_thread(COLD_READS, store.message_at, physical_offset)
     return None if data is None or _is_audit(data) else bytes(data)
 
 

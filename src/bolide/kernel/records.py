@@ -8,7 +8,7 @@ from bolide.kernel.index_entries import find_keys, put_keys, rebuild_slots
 from bolide.kernel.results import Check, QueueRun, Scan, Stop
 from bolide.kernel.units import UNIT
 from bolide.model.message import SysFlag
-from bolide.model.properties import KEY_SEPARATOR, PropertyName, delay_level_of
+from bolide.model.properties import PropertyName, delay_level_of
 from bolide.protocol.property_string import decode_properties
 from bolide.protocol.record import (
     FIXED_SIZE,
@@ -26,7 +26,7 @@ from bolide.protocol.record import (
 )
 from bolide.protocol.record_errors import BadRecord
 from bolide.protocol.record_seal import check_seal
-from bolide.protocol.tags import index_hash, tags_code, tags_key
+from bolide.protocol.tags import index_hash, indexed_keys, tags_code
 
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 
@@ -247,15 +247,8 @@ class _ScanCollector:
 
 def _codes(topic: bytes, properties: dict[str, str]) -> tuple[int, tuple[int, ...]]:
     name = str(topic, "utf-8", "replace")
-    words = (
-        properties.get(PropertyName.UNIQUE_ID, ""),
-        *properties.get(PropertyName.KEYS, "").split(KEY_SEPARATOR),
-    )
-    hashes = [index_hash(name, word) for word in words if word]
-    tags = properties.get(PropertyName.TAGS)
-    if tags:
-        hashes.append(index_hash(name, tags_key(tags)))
-    return tags_code(tags), tuple(hashes)
+    hashes = tuple(index_hash(name, key) for key in indexed_keys(properties))
+    return tags_code(properties.get(PropertyName.TAGS)), hashes
 
 
 def _raw_topic(buffer: Buffer, position: int, record: Record) -> bytes:

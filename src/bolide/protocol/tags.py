@@ -5,10 +5,12 @@ match without reading the log; two tags may share a hash, so the consumer compar
 """
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
 
+from bolide.model.properties import KEY_SEPARATOR, PropertyName
 from bolide.protocol.errors import ProtocolError
 
 ALL = "*"
@@ -81,6 +83,16 @@ def index_hash(topic: str, key: str) -> int:
 def tags_key(tags: str) -> str:
     """Return the key under which the key index has the tags of a message."""
     return f"T#{tags}"
+
+
+def indexed_keys(properties: Mapping[str, str]) -> list[str]:
+    """Return the keys by which the key index finds a message: its unique id, keys and tags."""
+    keys = [
+        properties.get(PropertyName.UNIQUE_ID, ""),
+        *properties.get(PropertyName.KEYS, "").split(KEY_SEPARATOR),
+    ]
+    tags = properties.get(PropertyName.TAGS)
+    return [key for key in keys if key] + ([tags_key(tags)] if tags else [])
 
 
 def _utf16_units(text: str) -> tuple[int, ...]:

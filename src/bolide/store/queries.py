@@ -10,6 +10,7 @@ from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import RECORD_HEAD, Record, is_record_magic
 from bolide.protocol.record_errors import BadRecord
+from bolide.protocol.tags import indexed_keys
 from bolide.store.batch_queue import BatchQueue
 from bolide.store.batch_reading import batch_offset_at, read_batches
 from bolide.store.compaction.topic_compaction import TopicCompaction
@@ -136,19 +137,38 @@ class Queries:
         data = self.log.read(physical_offset, size, may_block=may_block)
         return data if data is not None and _is_record(data, physical_offset) else None
 
+    def message_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
+        """Return the record that begins at a log position and is in its queue, or None.
+
+        For positions that clients name: the body of a message may have bytes that look like a
+        record, even one of another topic, but no queue refers to them.
+
+        Raises:
+            NotInMemory: the call needs the disk and may not block.
+        """
+        data = self.record_at(physical_offset, may_block=may_block)
+        if data is None:
+            return None
+        record = read_record(data)
+        assert isinstance(record, Record)
+        queue = self.find_queue(record.topic, record.queue_id)
+        place = self._find_unit(queue, record.queue_offset, may_block=may_block)
+        return data if place == physical_offset else None
+
     def find(
         self, topic: str, key: str, *, limit: int | None = None, begin: int = 0, end: int = FOREVER
     ) -> list[memoryview]:
         """Return records of a topic by key or unique key, stored between two times (ms). Blocks.
 
-        Newest first. The index stores hashes: a record may have another key of the same hash.
+        Newest first. The index stores hashes; records with another key of the same hash, perhaps
+        of another topic, are left out.
         """
         self._require_open()
         config = self.config.value
         limit = min(limit or config.default_query_max, config.max_query_batch)
         places = self._find_positions(topic, key, limit, begin, end)
         records = (self.record_at(place) for place in places)
-        return [record for record in records if record is not None]
+        return [record for record in records if record is not None and _has(record, topic, key)]
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         queue = self.find_queue(topic, queue_id)
@@ -277,6 +297,14 @@ def _is_record(data: memoryview, physical_offset: int) -> bool:
     except BadRecord:
         return False
     return isinstance(record, Record) and record.physical_offset == physical_offset
+
+
+def _has(data: memoryview, topic: str, key: str) -> bool:
+    """Whether a record is of a topic and indexed by a key."""
+    record = read_record(data)
+    if not isinstance(record, Record) or record.topic != topic:
+        return False
+    return key in indexed_keys(record.decode_properties())
 
 
 @cache

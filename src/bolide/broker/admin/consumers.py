@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from bolide.auth.found_messages import FoundMessageCheck
-from bolide.broker.background import ADMIN, on_thread, record_at
+from bolide.broker.background import ADMIN, message_at, on_thread
 from bolide.broker.metadata.clients import ClientTable, Member
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
@@ -106,7 +106,7 @@ class ConsumerHandlers:
             physical_offset = OffsetId.decode(message_id).physical_offset
         except BadMessageId as exc:
             raise InvalidParameter(f"msgId: {exc}") from exc
-        found = await record_at(self._store, physical_offset)
+        found = await message_at(self._store, physical_offset)
         if found is None:
             raise ServerError(f"message {message_id} is not in the store: deleted, or never stored")
         return found

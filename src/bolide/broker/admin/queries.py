@@ -1,7 +1,7 @@
 """Look-ups of messages by key or offset, and of queue entries (`QueryMessageProcessor`)."""
 
 from bolide.auth.found_messages import FoundMessageCheck
-from bolide.broker.background import ADMIN, on_thread, record_at
+from bolide.broker.background import ADMIN, message_at, on_thread
 from bolide.broker.filters.subscriptions import FilterTable
 from bolide.broker.metadata.clients import ClientTable
 from bolide.protocol import fastjson
@@ -69,7 +69,7 @@ class QueryHandlers:
     @handles(ViewMessageHeader, RequestCode.VIEW_MESSAGE_BY_ID)
     async def view(self, request: Request[ViewMessageHeader]) -> Reply:
         physical_offset = request.header.offset
-        found = await record_at(self._store, physical_offset)
+        found = await message_at(self._store, physical_offset)
         if found is None:
             raise ServerError(
                 f"can not find message by the offset, {physical_offset}: no message begins there,"

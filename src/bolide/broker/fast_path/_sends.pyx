@@ -629,7 +629,14 @@ cdef class SendFlow:
         """Find the half message of a transaction in the memory that is written to."""
         cdef int64_t back = cursor.physical_offset - request.physical_offset
         cdef Units tail = self.tail_of(self.halves, 0)
+        cdef int64_t number
         if tail is None or request.physical_offset < self.readable_from:
+            return False
+        # The body of a message may have bytes that look like a half; the queue refers to real ones.
+        number = request.queue_offset - tail.base
+        if number < 0 or number >= tail.size // UNIT_SIZE:
+            return False
+        if <int64_t>u64(tail.data + number * UNIT_SIZE) != request.physical_offset:
             return False
         if back <= 0 or back > cursor.at - cursor.start:
             return False
@@ -641,9 +648,7 @@ cdef class SendFlow:
             return False
         if half.group.size != request.group.size:
             return False
-        if memcmp(half.group.at, request.group.at, request.group.size):
-            return False
-        return request.queue_offset < tail.base + tail.size // UNIT_SIZE
+        return memcmp(half.group.at, request.group.at, request.group.size) == 0
 
     cdef RecordFields op_of(self, End *request, uint8_t *body, Cursor *cursor) except *:
         """The op message that records how a half message ended."""

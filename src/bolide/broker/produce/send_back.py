@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bolide.auth.found_messages import FoundMessageCheck
-from bolide.broker.background import COLD_READS, on_thread, record_at
+from bolide.broker.background import COLD_READS, message_at, on_thread
 from bolide.broker.consume.expiry import has_expired
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.topic_attributes import is_compacted
@@ -113,7 +113,7 @@ class SendBackHandlers:
         if topic is not None and is_compacted(topic):
             data = await self._compacted(topic.topic_name, header)
         else:
-            data = await record_at(self._parts.store, header.offset)
+            data = await message_at(self._parts.store, header.offset)
         if data is None:
             raise ServerError(f"look message by offset failed, {header.offset}: no message there")
         record = read_record(data)
@@ -130,7 +130,7 @@ class SendBackHandlers:
         found = await on_thread(COLD_READS, find, topic, header.offset, unique_id)
         if found is not None:
             return found
-        data = await record_at(self._parts.store, header.offset)
+        data = await message_at(self._parts.store, header.offset)
         record = None if data is None else read_record(data)
         if not isinstance(record, Record) or record.topic != topic:
             return None

@@ -4,7 +4,7 @@ import logging
 from functools import partial
 
 from bolide.auth.found_messages import FoundMessageCheck
-from bolide.broker.background import TRANSACTIONS, Background, on_thread, record_at
+from bolide.broker.background import TRANSACTIONS, Background, message_at, on_thread
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.settings.config import BrokerConfig
@@ -216,7 +216,7 @@ class TransactionHandlers:
             physical_offset = OffsetId.decode(offset_id).physical_offset
         except BadMessageId as exc:
             raise InvalidParameter(str(exc)) from exc
-        half = Half.find(await record_at(self._store, physical_offset))
+        half = Half.find(await message_at(self._store, physical_offset))
         if half is None:
             raise QueryNotFound(f"there is no half message at {offset_id}: list the open ones")
         return half

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bolide.broker.background import record_at
+from bolide.broker.background import message_at
 from bolide.broker.dedup.duplicates import Duplicates
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.produce.addressing import address
@@ -95,7 +95,7 @@ class TransactionEnder:
         if not self._queue.is_loaded:
             raise MustWait
         try:
-            half = Half.find(self._parts.store.record_at(request.physical_offset, may_block=False))
+            half = Half.find(self._parts.store.message_at(request.physical_offset, may_block=False))
         except NotInMemory:
             raise MustWait from None
         half = self._check(half, request)
@@ -116,7 +116,7 @@ class TransactionEnder:
             ServiceNotAvailable: the store accepts no messages now.
         """
         await self._queue.loaded()
-        data = await record_at(self._parts.store, request.physical_offset)
+        data = await message_at(self._parts.store, request.physical_offset)
         half = self._check(Half.find(data), request)
         for _ in range(_MAX_ATTEMPTS):
             if not self._is_open(half):
@@ -145,11 +145,7 @@ class TransactionEnder:
     # ---- checks
 
     def _check(self, half: Half | None, request: EndRequest) -> Half:
-        if (
-            half is None
-            or not self._is_stored(half)
-            or (half.is_set_aside and request.group is not None)
-        ):
+        if half is None or (half.is_set_aside and request.group is not None):
             raise ServerError("Find prepared transaction message failed")
         request.check_half(half.record)
         if request.group is not None and half.group != request.group:
@@ -164,10 +160,6 @@ class TransactionEnder:
                 " asked, and may answer then"
             )
         return half
-
-    def _is_stored(self, half: Half) -> bool:
-        """Whether the half exists: a message body may contain bytes that look like a half."""
-        return half.queue_offset < self._parts.store.max_offset(half.record.topic, 0)
 
     def _is_late(self, half: Half) -> bool:
         return half.immunity is not None and self._parts.now() - half.began > half.immunity
