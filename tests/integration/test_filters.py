@@ -291,6 +291,37 @@ async def test_what_a_function_does_not_accept_is_passed_over(tmp_path: Path) ->
 
 
 @on_loop
+async def test_a_pull_gets_nothing_if_permissions_change_while_its_function_runs(
+    tmp_path: Path,
+) -> None:
+    begun, may_end = tmp_path / "begun", tmp_path / "may-end"
+    slow = f"""
+import os, time
+def accept(message):
+    open({str(begun)!r}, "w").close()
+    while not os.path.exists({str(may_end)!r}):
+        time.sleep(0.01)
+    return True
+"""
+    access = EverybodyIsAdmin()
+    async with (
+        scene(tmp_path, filter_server_nums=1, access=access, filter_function_timeout=10) as a,
+        admin(a) as chief,
+        PullConsumer("pullers", name_server=a.cluster.address) as puller,
+    ):
+        await a.send("one")
+        await chief.filters.update(a.broker, "slow", slow)
+        pull = asyncio.create_task(puller.pull(QUEUE, FilterFunction("slow"), 0))
+        await until(begun.exists)
+        access.on_changed()
+        may_end.touch()
+        found = await pull
+        assert (list(found.messages), found.next_offset) == ([], 0)
+        again = await puller.pull(QUEUE, FilterFunction("slow"), 0)
+        assert [message.body for message in again.messages] == [b"one"]
+
+
+@on_loop
 async def test_a_function_that_hangs_or_dies_loses_no_message(tmp_path: Path) -> None:
     hangs = "def accept(message):\n    while True: pass"
     dies = "import os\ndef accept(message):\n    os._exit(3)"

@@ -8,7 +8,8 @@ import pytest
 from bolide import properties
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig
 from bolide.cli.broker_settings import file_texts
-from bolide.config import Option, fixed_keys, options_of
+from bolide.config import Ignored, Option, fixed_keys, options_of
+from bolide.namesrv.config import ALL_IGNORED as IGNORED_BY_NAME_SERVERS
 from bolide.namesrv.config import NameServerConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.refusals import InvalidParameter, NoPermission
@@ -54,6 +55,27 @@ def test_what_leads_to_files_sockets_code_or_less_protection_is_fixed(kind: type
     suspects = {key for key in options if SUSPECT.search(key)} - CHANGEABLE_ALL_THE_SAME
     assert suspects <= fixed
     assert {key for key, found in options.items() if is_path(found) or found.secret} <= fixed
+
+
+NAMES_A_PLACE = re.compile(
+    r"path|port$|address|addr$|host$|domain|target|peers|conf$|serverid|provider|ationstrategy|class|plug",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("ignored", [ALL_IGNORED, IGNORED_BY_NAME_SERVERS])
+def test_keys_without_effect_that_name_places_or_classes_are_fixed(
+    ignored: dict[str, Ignored],
+) -> None:
+    """So that no request puts them into a file that RocketMQ's servers read one day."""
+    named = {key for key in ignored if NAMES_A_PLACE.search(key)}
+    assert len(named) > 5
+    changeable = {key for key in named if not (ignored[key].fixed or ignored[key].secret)}
+    assert changeable <= {
+        "controllerAddr",  # an administrator may change it, as namesrvAddr
+        "fetchNamesrvAddrByAddressServer",
+        "useSeparateStorePathForRocksdbCQ",
+    }
 
 
 def is_path(found: Option) -> bool:

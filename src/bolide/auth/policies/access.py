@@ -26,6 +26,7 @@ from bolide.auth.policies.requirements import (
 from bolide.auth.standing import Answer, Question, Standing
 from bolide.events import Listeners
 from bolide.logs import ThrottledLog
+from bolide.model.names import MAX_SYSTEM_TOPIC_LENGTH
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.refusals import NoPermission
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 ACL_2 = "ACL 2.0"
 _REQUEST_OF = {Action.PUB: RequestCode.SEND_MESSAGE_V2, Action.SUB: RequestCode.PULL_MESSAGE}
 """The requests that a question about these actions stands for."""
+_MAX_SHOWN = 300
+"""Characters of a resource in a denial: a peer may name any."""
 _MAX_DECISIONS = 10_000
 """Decisions that are kept; after that all are forgotten and made again."""
 
@@ -98,8 +101,10 @@ class PolicyAccess:
     def may_bring_code(self, identity: Identity) -> bool:
         if identity.access_key is None or not identity.is_verified:
             return False
-        if self.is_super(identity) or not self._authorizes:
+        if self.is_super(identity):
             return True
+        if not self._authorizes:
+            return False
         need = Need(Resource(ResourceType.CLUSTER, self._cluster), frozenset({Action.UPDATE}))
         return self._decide(identity.access_key, need, host_of(identity.peer)) is None
 
@@ -215,10 +220,11 @@ class PolicyAccess:
             return self._decisions[key]
         except KeyError:
             pass
-        if len(self._decisions) >= _MAX_DECISIONS:
-            self._decisions.clear()
         reason = reason_to_deny(self.metadata.acls.get(username), need, source)
-        self._decisions[key] = reason
+        if len(need.resource.name or "") <= MAX_SYSTEM_TOPIC_LENGTH:  # a peer may send megabytes
+            if len(self._decisions) >= _MAX_DECISIONS:
+                self._decisions.clear()
+            self._decisions[key] = reason
         return reason
 
     def _require_administrator(self, identity: Identity) -> None:
@@ -237,7 +243,7 @@ class PolicyAccess:
 
 def _denied(username: str, need: Need, source: str, reason: str) -> NoPermission:
     """RocketMQ's text, for which tools look."""
+    resource = str(need.resource)[:_MAX_SHOWN]
     return NoPermission(
-        f"{USER_PREFIX}{username} has no permission to access {need.resource} from {source},"
-        f" {reason}"
+        f"{USER_PREFIX}{username} has no permission to access {resource} from {source}, {reason}"
     )

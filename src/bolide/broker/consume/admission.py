@@ -8,7 +8,7 @@ from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
-from bolide.model.names import READ, RETRY_PREFIX
+from bolide.model.names import BROKER_GROUPS, READ, RETRY_PREFIX
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from bolide.protocol.bodies.topics import TopicConfig
@@ -23,7 +23,7 @@ from bolide.protocol.refusals import (
 from bolide.remoting.dispatch import Request
 from bolide.store.reading import MessageFilter
 
-_HAS_SUBSCRIPTION = 4
+_COMMIT, _HAS_SUBSCRIPTION = 1, 4
 _TOOLS = ("TOOLS_CONSUMER", "CID_RMQ_SYS_")
 
 
@@ -77,6 +77,8 @@ class PullAdmission:
             raise NoPermission(
                 f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden"
             )
+        if header.sys_flag & _COMMIT and header.consumer_group in BROKER_GROUPS:
+            raise NoPermission(f"the offsets of {header.consumer_group} are the broker's own")
         group = self._groups.require(header.consumer_group)
         if not group.consume_enable:
             raise NoPermission(f"subscription group no permission, {header.consumer_group}")

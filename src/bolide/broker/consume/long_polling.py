@@ -70,6 +70,8 @@ class LongPolling:
         """Waiters to retry next, in FIFO order, and whether their deadline has passed."""
         self._revoked: set[PullWaiter] = set()
         """Waiters of `revoke_all` that are not answered yet."""
+        self.revocations = 0
+        """How often `revoke_all` was called."""
         self.withholds = False
         """Whether the waiter that is being retried must get no message."""
         self.on_arrival: Listeners[Collection[QueueKey]] = Listeners()
@@ -145,6 +147,7 @@ class LongPolling:
 
         Those who are answered in a later turn get no message that arrives in between.
         """
+        self.revocations += 1
         for held in self._by_queue.values():
             self._revoked.update(held)
             self._due.update(dict.fromkeys(held, True))

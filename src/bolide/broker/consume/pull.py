@@ -8,7 +8,7 @@ filter is a user function, evaluated outside the event loop.
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bolide.broker.background import COLD_READS, Background, on_thread
@@ -17,7 +17,6 @@ from bolide.broker.consume.cold_reads import ColdReads
 from bolide.broker.consume.expiry import Expiring
 from bolide.broker.consume.long_polling import CallbackWaiter, LongPolling
 from bolide.broker.filters.filters import Filters, FunctionFilter, NotCompiled
-from bolide.broker.filters.functions import FilterFunctions
 from bolide.broker.gate import Hooks
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
@@ -96,6 +95,8 @@ class Pull:
     peer: str
     next_offset: int
     begun: float
+    revocations: int
+    """`LongPolling.revocations` when the gate let the request through."""
 
 
 class Pulls:
@@ -138,7 +139,10 @@ class Pulls:
         """Return an admitted pull that begins now."""
         group, topic = admitted.group, admitted.topic
         flag, begun = topic.topic_sys_flag, self.parts.now()
-        return Pull(header, group, flag, admitted.wanted, peer, header.queue_offset, begun)
+        revocations = self.parts.long_polling.revocations
+        return Pull(
+            header, group, flag, admitted.wanted, peer, header.queue_offset, begun, revocations
+        )
 
     # ---- serving
 
@@ -235,7 +239,7 @@ class Pulls:
         pull.begun = self.parts.now()
         try:
             reply = self.reset(pull) or (
-                self._answer_empty(pull)
+                self.answer_empty(pull)
                 if deferred.is_blocked or self.parts.long_polling.withholds
                 else self._answer_now(pull, is_last=is_last)
             )
@@ -262,7 +266,7 @@ class Pulls:
         )
         return None if waits and not is_last else self.reply(pull, result)
 
-    def _answer_empty(self, pull: Pull) -> Reply:
+    def answer_empty(self, pull: Pull) -> Reply:
         """Reply without messages: the client has not read its earlier replies, or may get none."""
         store, topic, queue_id = self.parts.store, pull.header.topic, pull.header.queue_id
         moved = pull.next_offset > pull.header.queue_offset
@@ -333,50 +337,33 @@ def _code(pull: Pull, result: ReadResult) -> ResponseCode:
 
 
 class FunctionFilteredPulls:
-    """Serves pulls whose filter is a `FunctionFilter`.
+    """Serves pulls whose filter is a `FunctionFilter`."""
 
-    Args:
-        read: reads the next records of a pull, from its next offset on.
-        end: returns the current max offset of a pull's queue.
-        reset: returns the reply if an administrator has reset the group's offset.
-        reply: builds the reply to a pull from a read result.
-    """
-
-    def __init__(
-        self,
-        functions: FilterFunctions,
-        long_polling: LongPolling,
-        *,
-        read: Callable[[Pull], Awaitable[ReadResult]],
-        end: Callable[[Pull], int],
-        reset: Callable[[Pull], Reply | None],
-        reply: Callable[[Pull, ReadResult], Reply],
-    ) -> None:
-        self._functions = functions
-        self._long_polling = long_polling
-        self._read = read
-        self._end = end
-        self._reset = reset
-        self._reply = reply
+    def __init__(self, pulls: Pulls) -> None:
+        self._pulls = pulls
+        self._functions = pulls.parts.filters.functions
+        self._long_polling = pulls.parts.long_polling
 
     async def serve(self, pull: Pull, seconds: float) -> Reply:
         """Serve a pull. Raises Refusal if the function fails; no message is skipped then."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
-            result = await self._read(pull)
+            result = await self._pulls.read(pull)
             if result.status is ReadStatus.FOUND and isinstance(pull.wanted, FunctionFilter):
                 await self._filter(pull, result, pull.wanted.function)
+            if pull.revocations != self._long_polling.revocations:
+                return self._pulls.answer_empty(pull)  # the client asks again and is decided anew
             left = deadline - loop.time()
             if not _continues(pull, result, left):
-                return self._reply(pull, _moved(pull, result))
+                return self._pulls.reply(pull, _moved(pull, result))
             pull.next_offset = result.next_offset
             is_over = await self._wait(pull, left)
-            reset = self._reset(pull)
+            reset = self._pulls.reset(pull)
             if reset is not None:
                 return reset
             if is_over:  # not read again: the sender may have lost the right to what has arrived
-                return self._reply(pull, _moved(pull, result))
+                return self._pulls.reply(pull, _moved(pull, result))
 
     async def _filter(self, pull: Pull, result: ReadResult, function: str) -> None:
         """Remove the records that the function rejects."""
@@ -388,13 +375,16 @@ class FunctionFilteredPulls:
         result.records, result.size = kept, sum(map(len, kept))
         result.status = ReadStatus.FOUND if kept else ReadStatus.NO_MATCHED_MESSAGE
 
+    def _end_of(self, pull: Pull) -> int:
+        return self._pulls.parts.store.max_offset(pull.header.topic, pull.header.queue_id)
+
     async def _wait(self, pull: Pull, seconds: float) -> bool:
         """Wait until the queue extends past the pull's offset; True if the deadline has passed.
 
         Long polling that is stopped completes every waiter at once with `is_last`. Without the
         return value the caller would then loop forever and block the shutdown.
         """
-        if seconds <= 0 or self._end(pull) > pull.next_offset:
+        if seconds <= 0 or self._end_of(pull) > pull.next_offset:
             return False
         arrived: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -438,14 +428,7 @@ class PullHandlers:
         self._pulls = pulls
         self._filters = parts.filters
         self._background = parts.background
-        self._function_filtered = FunctionFilteredPulls(
-            parts.filters.functions,
-            parts.long_polling,
-            read=pulls.read,
-            end=lambda pull: parts.store.max_offset(pull.header.topic, pull.header.queue_id),
-            reset=pulls.reset,
-            reply=pulls.reply,
-        )
+        self._function_filtered = FunctionFilteredPulls(pulls)
 
     @handles(PullHeader, RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
     def pull(self, request: Request[PullHeader]) -> Reply | DeferredReply:
@@ -464,11 +447,13 @@ class PullHandlers:
 
     async def _compile_and_serve(self, request: Request[PullHeader], text: str) -> Reply:
         pull = None
+        revocations = self._pulls.parts.long_polling.revocations
         while pull is None:
             await self._filters.compile([text])
             try:
                 pull = self._pulls.admitted(request)
             except NotCompiled as exc:  # the subscription has changed meanwhile
                 text = exc.text
+        pull.revocations = revocations
         seconds = self._pulls.seconds(pull)
         return self._pulls.reset(pull) or await self._function_filtered.serve(pull, seconds)

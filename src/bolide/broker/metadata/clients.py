@@ -98,7 +98,7 @@ class ClientTable:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, Members] = {}
         self._memberships: dict[Connection, _Membership] = {}
-        self._producer_connections: dict[str, Connection] = {}  # by client id, the latest
+        self._producer_ids: dict[str, Member] = {}  # by client id, the latest
         self.on_change: Listeners[str] = Listeners()
         """A consumer group gained its first member, lost its last one, or changed its consume type,
         message model or subscriptions."""
@@ -140,7 +140,8 @@ class ClientTable:
 
     def find_producer(self, client_id: str) -> Connection | None:
         """Find the latest connection of a client that has producers in any group."""
-        return self._producer_connections.get(client_id)
+        found = self._producer_ids.get(client_id)
+        return found.connection if found else None
 
     def producer_groups(self) -> list[str]:
         return list(self._producers)
@@ -181,9 +182,20 @@ class ClientTable:
             self._producers[data.group_name][connection] = member
             self._membership(connection).producer_groups.add(data.group_name)
         if beat.producer_data_set:
-            self._producer_connections[beat.client_id] = connection
-            self._membership(connection).producer_ids.add(beat.client_id)
+            self._own_producer_id(member)
         return any(changed)
+
+    def _own_producer_id(self, member: Member) -> None:
+        """Send replies for a client id to this connection from now on.
+
+        The id of a connected client of another account stays with that client.
+        """
+        holder = self._producer_ids.get(member.client_id)
+        if holder is not None and _key_of(holder) != _key_of(member):
+            log.warning("client id %s is in use by another account", member.client_id)
+            return
+        self._producer_ids[member.client_id] = member
+        self._membership(member.connection).producer_ids.add(member.client_id)
 
     def _add_consumer(self, data: bodies.ConsumerGroup, member: Member, beat: Heartbeat) -> bool:
         if not self._may_consume(data):
@@ -312,8 +324,9 @@ class ClientTable:
 
     def _remove_producer_ids(self, connection: Connection, membership: "_Membership") -> None:
         for client_id in membership.producer_ids:
-            if self._producer_connections.get(client_id) is connection:
-                del self._producer_connections[client_id]
+            holder = self._producer_ids.get(client_id)
+            if holder is not None and holder.connection is connection:
+                del self._producer_ids[client_id]
         membership.producer_ids.clear()
 
     def _remove_if_empty(self, connection: Connection) -> None:
@@ -330,6 +343,12 @@ class _Membership:
     consumer_groups: set[str] = field(default_factory=set)
     producer_ids: set[str] = field(default_factory=set)
     """Client ids of the producers."""
+
+
+def _key_of(member: Member) -> str | None:
+    """The access key that signed the heartbeat of a client; None without access control."""
+    identity = member.identity
+    return identity.access_key if identity is not None and identity.is_verified else None
 
 
 def _has_changed(group: ConsumerGroup, fingerprint: int) -> bool:

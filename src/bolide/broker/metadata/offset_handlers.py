@@ -5,6 +5,7 @@ from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topics import TopicTable
+from bolide.model.names import BROKER_GROUPS
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.offsets import CorrectionOffsets
 from bolide.protocol.codes import RequestCode
@@ -19,7 +20,12 @@ from bolide.protocol.headers.offsets import (
     SearchOffsetHeader,
     StoreTimeReply,
 )
-from bolide.protocol.refusals import GroupNotFound, InvalidParameter, QueryNotFound
+from bolide.protocol.refusals import (
+    GroupNotFound,
+    InvalidParameter,
+    NoPermission,
+    QueryNotFound,
+)
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.contract import Store
 
@@ -76,6 +82,8 @@ class OffsetHandlers:
         return Reply(remark=None if is_committed else "Offset has been previously reset")
 
     def _validate(self, header: CommitOffsetHeader) -> None:
+        if header.consumer_group in BROKER_GROUPS:
+            raise NoPermission(f"the offsets of {header.consumer_group} are the broker's own")
         if header.consumer_group not in self._groups:
             raise GroupNotFound(f"Group {header.consumer_group} not exist!")
         topic = self._topics.require(header.topic)

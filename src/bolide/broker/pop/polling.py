@@ -17,7 +17,7 @@ from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
-from bolide.model.names import READ, pop_retry_topics
+from bolide.model.names import BROKER_GROUPS, READ, pop_retry_topics
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.headers.pop import NotificationHeader, PeekHeader, PollingHeader, PopHeader
 from bolide.protocol.refusals import InvalidParameter, NoPermission
@@ -222,6 +222,8 @@ class Admission:
         return topic
 
     def _admit_group(self, header: _AnyPopHeader) -> None:
+        if header.consumer_group in BROKER_GROUPS:
+            raise NoPermission(f"the offsets of {header.consumer_group} are the broker's own")
         group = self._groups.require(header.consumer_group)
         if not group.consume_enable:
             raise NoPermission(f"subscription group no permission, {header.consumer_group}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from bolide.auth.settings import IGNORED_ACCESS
 from bolide.config import Ignored
 from bolide.remoting.settings import IGNORED_SERVER, THREADS
 
@@ -15,7 +16,6 @@ _POP = "the POP journal replaces RocketMQ's check-point messages and has no such
 _POP_KV = "the state of POP is never stored in RocksDB"
 _POP_ALWAYS = "always on"
 _SQL = "filter expressions are evaluated when messages are read, not when they are stored"
-_ACCESS = "decisions are made by the users and policies alone, and dropped when these change"
 _METRICS = "metrics are not implemented"
 _LMQ = "light message queues are not implemented"
 _LIGHT_TOPICS = "light topics are not implemented"
@@ -222,27 +222,6 @@ _SQL_KEYS = {
     "maxErrorRateOfBloomFilter": "20",
 }
 
-_ACCESS_KEYS = {
-    "configName": "",
-    "clusterName": "",
-    "authenticationProvider": "",
-    "authenticationMetadataProvider": "",
-    "authenticationStrategy": "",
-    "authorizationProvider": "",
-    "authorizationMetadataProvider": "",
-    "authorizationStrategy": "",
-    "userCacheMaxNum": "1000",
-    "userCacheExpiredSecond": "600",
-    "userCacheRefreshSecond": "60",
-    "aclCacheMaxNum": "1000",
-    "aclCacheExpiredSecond": "600",
-    "aclCacheRefreshSecond": "60",
-    "statefulAuthenticationCacheMaxNum": "10000",
-    "statefulAuthenticationCacheExpiredSecond": "60",
-    "statefulAuthorizationCacheMaxNum": "10000",
-    "statefulAuthorizationCacheExpiredSecond": "60",
-}
-
 _METRICS_KEYS = {
     "metricsExporterType": "DISABLE",
     "metricsOtelCardinalityLimit": "50000",
@@ -387,7 +366,7 @@ def _all_for(
 IGNORED = (
     _all_for(THREADS, _THREAD_POOLS)
     | _all_for(_NO_QUEUE, _REQUEST_QUEUES)
-    | _all_for(_REPLICATION, _REPLICATION_KEYS)
+    | _all_for(_REPLICATION, _REPLICATION_KEYS, fixed={"haMasterAddress"})
     | _all_for(
         _CONTROLLER, _CONTROLLER_KEYS, fixed={"storePathEpochFile", "storePathBrokerIdentity"}
     )
@@ -398,7 +377,7 @@ IGNORED = (
     | _all_for(_POP_KV, _POP_KV_KEYS)
     | _all_for(_POP_ALWAYS, _POP_ALWAYS_KEYS)
     | _all_for(_SQL, _SQL_KEYS)
-    | _all_for(_ACCESS, _ACCESS_KEYS, fixed=_ACCESS_KEYS)
+    | IGNORED_ACCESS
     | _all_for(
         _METRICS,
         _METRICS_KEYS,

@@ -17,6 +17,7 @@ from bolide.protocol.refusals import InvalidParameter, NoPermission
 from bolide.protocol.signature import ACCESS_KEY, SIGNATURE, UNSIGNED, signature
 from tests.support.access import ROOT, access_in, acl, entry, give, secret_of, signed
 from tests.support.aio import on_loop
+from tests.support.broker import send_header
 
 PEER = "127.0.0.1:40000"
 
@@ -231,6 +232,27 @@ async def test_only_an_administrator_who_signs_may_bring_code(tmp_path: Path) ->
     assert may("operator")
     assert not may("shop")
     assert not may(ROOT, "wrong")
+
+
+@on_loop
+async def test_without_authorization_a_normal_user_brings_no_code(tmp_path: Path) -> None:
+    access = access_in(tmp_path, authorization_enabled=False)
+    await give(access.metadata, "shop")
+    asked = Frame(code=Code.BOLIDE_UPDATE_FILTER_FUNCTION, fields={"name": "f"})
+    assert not access.may_bring_code(access.check(signed(asked, "shop"), PEER))
+    assert access.may_bring_code(access.check(signed(asked, ROOT), PEER))
+
+
+@on_loop
+async def test_names_of_megabytes_are_neither_kept_nor_shown(tmp_path: Path) -> None:
+    access = access_in(tmp_path)
+    await give(access.metadata, "shop", entry("Topic:T", "Pub"))
+    for topic in ("T" * 100_000, "U"):
+        fields = send_header(topic).to_short()
+        with pytest.raises(NoPermission) as denied:
+            access.check(signed(Frame(code=Code.SEND_MESSAGE_V2, fields=fields), "shop"), PEER)
+        assert len(str(denied.value)) < 1000
+    assert [need.resource.name for *_, need in access._decisions] == ["U"]
 
 
 @on_loop
