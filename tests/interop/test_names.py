@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from bolide.auth.provider_classes import USUAL_CLASSES
+from bolide.auth.settings import USUAL_CLASSES
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, keys_of, load_settings
 from bolide.config import Ignored
 from bolide.errors import ConfigError

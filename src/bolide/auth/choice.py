@@ -1,6 +1,7 @@
 """Chooses the access control of a server by its settings."""
 
-import os
+import logging
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,11 @@ from bolide.errors import ConfigError
 
 if TYPE_CHECKING:
     from bolide.auth.plain.files import AclPlaces
+
+log = logging.getLogger(__name__)
+
+_CODE = re.compile(r"0|-?[1-9][0-9]{0,9}")
+"""A code as Java writes it, with which it compares."""
 
 
 def choose_access(
@@ -47,13 +53,17 @@ def choose_access(
 def _policy_access(settings: AccessSettings, directory: Path | None, cluster: str) -> PolicyAccess:
     if directory is None:
         raise ConfigError("authenticationEnabled=true needs authConfigPath")
+    # All settings are read before the first user is written.
+    unsigned = _codes("authenticationWhitelist", settings.authentication_whitelist)
+    unchecked = _codes("authorizationWhitelist", settings.authorization_whitelist)
+    initial_users = list(_initial_users(settings))
     metadata = Metadata(PolicyFiles(directory))
     if settings.migrate_auth_from_v1_enabled:
         # Other servers start faster without a parser of YAML.
         from bolide.auth.policies.migration import add_plain_accounts  # noqa: PLC0415
 
         add_plain_accounts(metadata, _plain_places(settings))
-    metadata.add_missing(list(_initial_users(settings)))
+    metadata.add_missing(initial_users)
     if not metadata.users:
         raise ConfigError(
             "authenticationEnabled=true needs a first user: set initAuthenticationUser to"
@@ -63,8 +73,8 @@ def _policy_access(settings: AccessSettings, directory: Path | None, cluster: st
         metadata,
         cluster=cluster,
         authorizes=settings.authorization_enabled,
-        unsigned=_codes("authenticationWhitelist", settings.authentication_whitelist),
-        unchecked=_codes("authorizationWhitelist", settings.authorization_whitelist),
+        unsigned=unsigned,
+        unchecked=unchecked,
     )
 
 
@@ -77,10 +87,18 @@ def _initial_users(settings: AccessSettings) -> Iterable[User]:
 
 
 def _codes(key: str, words: Iterable[str]) -> set[int]:
-    try:
-        return set(map(int, words))
-    except ValueError as exc:
-        raise ConfigError(f"{key}: must be request codes, separated by commas ({exc})") from exc
+    """The request codes of a white list.
+
+    RocketMQ compares texts, and its proxy has requests of gRPC with names: other words than codes
+    match no request here and are passed over.
+    """
+    codes = set()
+    for word in words:
+        if _CODE.fullmatch(word):
+            codes.add(int(word))
+        else:
+            log.warning("%s: %s is no request code and has no effect here", key, word)
+    return codes
 
 
 def _plain_access(settings: PlainAclSettings, cluster: str) -> Access:
@@ -97,6 +115,11 @@ def _plain_places(settings: AccessSettings) -> "AclPlaces":
     """Where plain_acl.yml is; a NameServer, which does not decide by it, may migrate it."""
     from bolide.auth.plain.files import AclPlaces  # noqa: PLC0415
 
-    if not isinstance(settings, PlainAclSettings):
-        return AclPlaces.of(os.environ.get("ROCKETMQ_HOME"), None, None)
-    return AclPlaces.of(settings.acl_home, settings.plain_acl_file, settings.acl_config_path)
+    if isinstance(settings, PlainAclSettings):
+        return AclPlaces.of(settings.acl_home, settings.plain_acl_file, settings.acl_config_path)
+    if not settings.acl_home:
+        raise ConfigError(
+            "migrateAuthFromV1Enabled=true needs rocketmqHome, or ROCKETMQ_HOME in the environment:"
+            " its conf directory has plain_acl.yml"
+        )
+    return AclPlaces.of(settings.acl_home, None, None)

@@ -3,10 +3,12 @@
 All of them are fixed: no request opens a server, whoever sends it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolide.config import option
+from bolide.config import Ignored, option
+from bolide.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,11 @@ class AccessSettings:
         """Whether requests are signed, or decided by the address they come from."""
         return self.authentication_enabled
 
+    @property
+    def acl_home(self) -> str | None:
+        """The installation directory of RocketMQ; servers that have one return it."""
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlainAclSettings(AccessSettings):
@@ -80,11 +87,72 @@ class PlainAclSettings(AccessSettings):
         return self.acl_enable or self.authentication_enabled
 
     @property
-    def acl_home(self) -> str | None:
-        """The installation directory of RocketMQ; servers that have one return it."""
-        return None
-
-    @property
     def acl_config_path(self) -> Path | None:
         """The configuration file of the server; servers that have one return it."""
         return None
+
+
+# ---- keys of RocketMQ without effect here
+
+_PACKAGE = "org.apache.rocketmq.auth"
+
+USUAL_CLASSES: Mapping[str, tuple[str, ...]] = {
+    "authenticationProvider": (
+        f"{_PACKAGE}.authentication.provider.DefaultAuthenticationProvider",
+    ),
+    "authenticationMetadataProvider": (
+        f"{_PACKAGE}.authentication.provider.LocalAuthenticationMetadataProvider",
+    ),
+    "authenticationStrategy": (
+        f"{_PACKAGE}.authentication.strategy.StatelessAuthenticationStrategy",
+        f"{_PACKAGE}.authentication.strategy.StatefulAuthenticationStrategy",
+    ),
+    "authorizationProvider": (f"{_PACKAGE}.authorization.provider.DefaultAuthorizationProvider",),
+    "authorizationMetadataProvider": (
+        f"{_PACKAGE}.authorization.provider.LocalAuthorizationMetadataProvider",
+    ),
+    "authorizationStrategy": (
+        f"{_PACKAGE}.authorization.strategy.StatelessAuthorizationStrategy",
+        f"{_PACKAGE}.authorization.strategy.StatefulAuthorizationStrategy",
+    ),
+}
+"""RocketMQ's own classes for access control, by key. A stateful strategy is only faster: every
+request is checked."""
+
+_CACHES = {
+    "userCacheMaxNum": "1000",
+    "userCacheExpiredSecond": "600",
+    "userCacheRefreshSecond": "60",
+    "aclCacheMaxNum": "1000",
+    "aclCacheExpiredSecond": "600",
+    "aclCacheRefreshSecond": "60",
+    "statefulAuthenticationCacheMaxNum": "10000",
+    "statefulAuthenticationCacheExpiredSecond": "60",
+    "statefulAuthorizationCacheMaxNum": "10000",
+    "statefulAuthorizationCacheExpiredSecond": "60",
+}
+_NAMES = ("configName", "clusterName")
+
+IGNORED_ACCESS = {
+    key: Ignored(
+        default,
+        "decisions are made by the users and policies alone, and dropped when these change",
+        fixed=True,
+    )
+    for key, default in (dict.fromkeys((*_NAMES, *USUAL_CLASSES), "") | _CACHES).items()
+}
+"""Keys of RocketMQ's `AuthConfig` without effect here, which files of both servers may hold."""
+
+
+def refuse_other_classes(texts: Mapping[str, str]) -> None:
+    """Raises ConfigError if a key names a class that is not RocketMQ's own.
+
+    Such a class would decide otherwise than this server does, so it cannot be passed over.
+    """
+    for key, usual in USUAL_CLASSES.items():
+        given = texts.get(key, "").strip()
+        if given and given not in usual:
+            raise ConfigError(
+                f"{key}={given}: classes in Java cannot be loaded, and without it another decision"
+                " would be made; remove the key to have the decisions of RocketMQ's own class"
+            )

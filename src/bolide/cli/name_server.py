@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bolide import logs
-from bolide.auth.provider_classes import refuse_other_classes
+from bolide.auth.settings import refuse_other_classes
 from bolide.cli.exposure import describe_encryption, describe_exposure
 from bolide.cli.process_setup import Lifeline, reload_logs
 from bolide.config import from_environment, load, options_of, read_file, secret_keys, to_texts

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from bolide import logs
 from bolide.auth.credentials import with_inner_credentials
-from bolide.auth.provider_classes import refuse_other_classes
-from bolide.auth.settings import AccessSettings
+from bolide.auth.settings import AccessSettings, refuse_other_classes
 from bolide.broker.multi_process import refuse_unserved_stores
 from bolide.broker.settings.config import BrokerConfig, keys_of, load_settings
 from bolide.cli import broker_settings, name_server

@@ -4,8 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolide.auth.provider_classes import USUAL_CLASSES
-from bolide.auth.settings import AccessSettings
+from bolide.auth.settings import IGNORED_ACCESS, AccessSettings
 from bolide.config import Ignored, option
 from bolide.logs import LogLevel
 from bolide.remoting.settings import (
@@ -103,6 +102,10 @@ class NameServerConfig(AccessSettings, ServerSettings):
             address = EVERY_INTERFACE if self.authentication_enabled else LOOPBACK
             object.__setattr__(self, "bind_address", address)
 
+    @property
+    def acl_home(self) -> str | None:
+        return self.rocketmq_home
+
 
 _CONTROLLER = "the controller is not implemented"
 _CLIENT = "the NameServer calls brokers only to notify them"
@@ -195,8 +198,5 @@ IGNORED_CONTROLLER = {
 } | {"metricsGrpcExporterHeader": Ignored("", _CONTROLLER, secret=True)}
 """Keys of a controller inside the NameServer (`ControllerConfig`, `JraftConfig`)."""
 
-IGNORED_CLASSES = dict.fromkeys(USUAL_CLASSES, Ignored("", "users and policies are in files"))
-"""Keys for classes of RocketMQ's access control; other classes are refused."""
-
-ALL_IGNORED = IGNORED | IGNORED_CLIENT | IGNORED_TLS | IGNORED_CONTROLLER | IGNORED_CLASSES
+ALL_IGNORED = IGNORED | IGNORED_CLIENT | IGNORED_TLS | IGNORED_CONTROLLER | IGNORED_ACCESS
 """All keys of a namesrv.conf that have no effect."""

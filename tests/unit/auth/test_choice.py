@@ -1,17 +1,20 @@
 """Which access control the settings choose, and what they must not say."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bolide.auth.access import OpenAccess
 from bolide.auth.choice import choose_access
 from bolide.auth.policies.access import PolicyAccess
-from bolide.auth.policies.model import UserType
+from bolide.auth.policies.model import User, UserType
 from bolide.auth.settings import AccessSettings
 from bolide.errors import ConfigError
-from tests.support.access import FIRST_USER, INNER, access_in
+from bolide.protocol.frame import Frame
+from bolide.protocol.refusals import NoPermission
+from tests.support.access import FIRST_USER, INNER, access_in, secret_of, signed
+
+PEER = "127.0.0.1:5000"
 
 
 def test_by_default_there_is_no_access_control(tmp_path: Path) -> None:
@@ -68,10 +71,20 @@ def test_a_damaged_file_keeps_a_server_from_starting(tmp_path: Path) -> None:
         ("authorization_whitelist", "authorizationWhitelist"),
     ],
 )
-def test_white_lists_are_request_codes(tmp_path: Path, field: str, key: str) -> None:
-    given: dict[str, Any] = {field: ("10", "x")}
-    with pytest.raises(ConfigError, match=f"{key}: must be request codes"):
-        access_in(tmp_path, **given)
+def test_words_of_white_lists_that_are_no_codes_are_passed_over(
+    tmp_path: Path, field: str, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    words = ("apache.rocketmq.v2.X", "0105", "+105", "1_05", "٣", "105")
+    access = access_in(tmp_path, **{field: words})
+    others = [f"{key}: {word} is no request code and has no effect here" for word in words[:-1]]
+    assert [each for each in caplog.messages if key in each] == others
+    unsigned = Frame(code=105, fields={"topic": "x"})
+    if field == "authentication_whitelist":
+        with pytest.raises(NoPermission, match="Authorization failed"):
+            access.check(unsigned, PEER)
+    else:
+        access.metadata.add_missing([User("shop", secret_of("shop"))])
+        access.check(signed(unsigned, "shop"), PEER)
 
 
 def test_the_chosen_access_is_of_users_and_policies(tmp_path: Path) -> None:

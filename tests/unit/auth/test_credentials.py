@@ -10,8 +10,7 @@ from bolide.auth.credentials import (
     inner_signers,
     with_inner_credentials,
 )
-from bolide.auth.provider_classes import USUAL_CLASSES, refuse_other_classes
-from bolide.auth.settings import AccessSettings
+from bolide.auth.settings import USUAL_CLASSES, AccessSettings, refuse_other_classes
 from bolide.broker.settings.config import load_settings
 from bolide.errors import ConfigError
 from tests.support.access import FIRST_USER, INNER

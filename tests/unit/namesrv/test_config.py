@@ -7,11 +7,7 @@ import pytest
 
 from bolide.config import load, options_of, to_texts
 from bolide.errors import ConfigError
-from bolide.namesrv.config import (
-    IGNORED,
-    IGNORED_CLIENT,
-    NameServerConfig,
-)
+from bolide.namesrv.config import ALL_IGNORED, IGNORED, NameServerConfig
 from bolide.namesrv.handlers import shown_texts
 from bolide.remoting.settings import find_file
 from bolide.remoting.tls import ClientAuth, TlsMode
@@ -62,6 +58,14 @@ CLIENT_KEYS = [
     "clientWorkerThreads", "connectTimeoutMillis", "channelNotActiveInterval",
     "scanAvailableNameSrv", "socksProxyConfig", "clientCloseSocketIfTimeout",
 ]  # fmt: skip
+AUTH_KEYS = [
+    "configName", "clusterName", "userCacheMaxNum", "userCacheExpiredSecond",
+    "userCacheRefreshSecond", "aclCacheMaxNum", "aclCacheExpiredSecond", "aclCacheRefreshSecond",
+    "statefulAuthenticationCacheMaxNum", "statefulAuthenticationCacheExpiredSecond",
+    "statefulAuthorizationCacheMaxNum", "statefulAuthorizationCacheExpiredSecond",
+    "authenticationProvider", "authenticationMetadataProvider", "authenticationStrategy",
+    "authorizationProvider", "authorizationMetadataProvider", "authorizationStrategy",
+]  # fmt: skip
 
 
 def others() -> dict[str, str]:
@@ -76,22 +80,18 @@ def test_rocketmqs_keys_are_known_with_rocketmqs_defaults() -> None:
     assert shown == ROCKETMQ_DEFAULTS | ours
 
 
-def test_keys_of_rocketmqs_client_are_passed_over_with_a_reason(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("keys", [CLIENT_KEYS, AUTH_KEYS])
+def test_keys_of_rocketmqs_client_and_caches_are_passed_over_with_a_reason(
+    caplog: pytest.LogCaptureFixture, keys: list[str]
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        load(
-            NameServerConfig,
-            dict.fromkeys(CLIENT_KEYS, "1"),
-            ignored=IGNORED | IGNORED_CLIENT,
-            strict=True,
-        )
-    assert len(caplog.records) == len(CLIENT_KEYS)
+        load(NameServerConfig, dict.fromkeys(keys, "1"), ignored=ALL_IGNORED, strict=True)
+    assert len(caplog.records) == len(keys)
     assert all("has no effect" in record.message for record in caplog.records)
 
 
 def test_no_key_is_both_honoured_and_ignored() -> None:
-    assert not options_of(NameServerConfig).keys() & (IGNORED.keys() | IGNORED_CLIENT.keys())
+    assert not options_of(NameServerConfig).keys() & ALL_IGNORED.keys()
 
 
 def test_every_setting_is_explained_in_one_sentence() -> None:

@@ -13,8 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from bolide.auth.provider_classes import refuse_other_classes
-from bolide.auth.settings import PlainAclSettings
+from bolide.auth.settings import PlainAclSettings, refuse_other_classes
 from bolide.broker.settings.sections import (
     AssignmentSettings,
     ColdReadSettings,

@@ -1,16 +1,20 @@
 """Accounts of ACL 1.0 become users and policies."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bolide.auth.choice import choose_access
 from bolide.auth.plain.files import AclPlaces
+from bolide.auth.policies.access import PolicyAccess
 from bolide.auth.policies.files import PolicyFiles
 from bolide.auth.policies.metadata import Metadata
 from bolide.auth.policies.migration import add_plain_accounts
 from bolide.auth.policies.model import UserType
 from bolide.errors import ConfigError
-from tests.support.access import access_in
+from bolide.namesrv.config import NameServerConfig
+from tests.support.access import FIRST_USER
 
 PLAIN = """
 globalWhiteRemoteAddresses:
@@ -136,10 +140,32 @@ def test_a_file_without_accounts_changes_nothing(
     assert not metadata.users
 
 
-def test_the_setting_starts_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROCKETMQ_HOME", str(home))
-    access = access_in(home / "auth", migrate_auth_from_v1_enabled=True)
+def test_a_name_server_migrates_the_file_in_its_home(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ROCKETMQ_HOME", raising=False)
+    settings = NameServerConfig(
+        authentication_enabled=True,
+        init_authentication_user=FIRST_USER,
+        migrate_auth_from_v1_enabled=True,
+        rocketmq_home=str(home),
+    )
+    access = choose_access(settings, directory=home / "auth")
+    assert isinstance(access, PolicyAccess)
     assert sorted(access.metadata.users) == ["RocketMQ", "rocketmq2", "root", "third-app"]
-    monkeypatch.delenv("ROCKETMQ_HOME")
-    with pytest.raises(ConfigError, match="ROCKETMQ_HOME"):
-        access_in(home / "auth", migrate_auth_from_v1_enabled=True)
+    without = replace(settings, rocketmq_home=None)
+    with pytest.raises(ConfigError, match="needs rocketmqHome") as refused:
+        choose_access(without, directory=home / "auth")
+    assert "plain.file" not in str(refused.value)  # a setting of brokers
+
+
+def test_settings_are_read_before_an_account_is_written(home: Path) -> None:
+    settings = NameServerConfig(
+        authentication_enabled=True,
+        init_authentication_user="{",
+        migrate_auth_from_v1_enabled=True,
+        rocketmq_home=str(home),
+    )
+    with pytest.raises(ConfigError, match="initAuthenticationUser"):
+        choose_access(settings, directory=home / "auth")
+    assert not (home / "auth").exists()
