@@ -366,7 +366,7 @@ def _all_for(
 IGNORED = (
     _all_for(THREADS, _THREAD_POOLS)
     | _all_for(_NO_QUEUE, _REQUEST_QUEUES)
-    | _all_for(_REPLICATION, _REPLICATION_KEYS)
+    | _all_for(_REPLICATION, _REPLICATION_KEYS, fixed={"haMasterAddress"})
     | _all_for(
         _CONTROLLER, _CONTROLLER_KEYS, fixed={"storePathEpochFile", "storePathBrokerIdentity"}
     )
