@@ -5,6 +5,7 @@ import json
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from bolide.client.errors import SendFailed
 from bolide.client.producer.producer import Producer
 from bolide.kernel import COMPILED
 from bolide.model.message import Message
+from bolide.protocol import fastjson
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.refusals import NoPermission, Refusal
 from bolide.remoting.client import RemotingClient
@@ -102,6 +104,26 @@ async def test_each_account_does_what_it_may(tmp_path: Path) -> None:
                     await stranger.pull("Orders")
         async with client_of(broker, ADMIN) as admin:
             assert len((await admin.pull("Orders")).records) == 4
+
+
+@on_loop
+async def test_accounts_are_listed_on_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_acl(tmp_path)
+    threads: list[threading.Thread] = []
+    encode = fastjson.encode
+
+    def recorded(value: object) -> bytes:
+        threads.append(threading.current_thread())
+        return encode(value)
+
+    async with broker_with_acl(tmp_path) as broker, client_of(broker, ADMIN) as admin:
+        with monkeypatch.context() as patch:
+            patch.setattr("bolide.broker.admin.plain_acl.fastjson.encode", recorded)
+            reply = await admin.call(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
+    assert b"orders-app" in reply.body
+    assert threading.main_thread() not in threads
 
 
 @on_loop

@@ -319,7 +319,9 @@ def checked_username(username: str | None) -> str:
 
 def parse_subject(subject: str | None) -> str:
     """The user's name in `User:name`. Raises BadPolicy."""
-    kind, colon, name = (subject or "").partition(":")
+    if not subject:
+        raise BadPolicy("The subject is null.")
+    kind, colon, name = subject.partition(":")
     if not colon or kind.lower() != USER_PREFIX.removesuffix(":").lower():
         raise BadPolicy(f"The subject {subject!r} is not of the form User:name.")
     return checked_username(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from bolide.auth.access import Access
+from bolide.broker.background import ADMIN, on_thread
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.protocol import fastjson
@@ -29,6 +30,7 @@ from bolide.remoting.tasks import uninterrupted
 if TYPE_CHECKING:
     from bolide.auth.plain.access import PlainAccess
     from bolide.auth.plain.accounts import AccountEntry
+    from bolide.auth.plain.rules import Rules
 
 log = logging.getLogger(__name__)
 
@@ -116,15 +118,10 @@ class PlainAclHandlers:
         return Reply(header=reply)
 
     @handles(NoHeader, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
-    def accounts(self, request: Request[NoHeader]) -> Reply:
+    async def accounts(self, request: Request[NoHeader]) -> Reply:
         rules = self._require(ServerError).rules
-        body = PlainAccounts(
-            global_white_addrs=[
-                each for document in rules.documents.values() for each in document.white_addresses
-            ],
-            plain_access_configs=[_shown(each.entry) for each in rules.accounts.values()],
-        )
-        return Reply(body=fastjson.encode(body))
+        # On a thread: rules never change, a changed file makes new ones.
+        return Reply(body=await on_thread(ADMIN, _listed, rules))
 
     def _require(self, refusal: type[Refusal]) -> "PlainAccess":
         """The access control, if it is that of ACL 1.0; raises `refusal` otherwise."""
@@ -144,6 +141,16 @@ async def _apply(access: "PlainAccess", refusal: type[Refusal], edit: Callable[[
         await uninterrupted(access.change(edit))
     except AclChangeRefused as exc:
         raise refusal(str(exc)) from exc
+
+
+def _listed(rules: "Rules") -> bytes:
+    body = PlainAccounts(
+        global_white_addrs=[
+            each for document in rules.documents.values() for each in document.white_addresses
+        ],
+        plain_access_configs=[_shown(each.entry) for each in rules.accounts.values()],
+    )
+    return fastjson.encode(body)
 
 
 def _items(text: str | None) -> tuple[str, ...] | None:

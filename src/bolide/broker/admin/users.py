@@ -4,7 +4,7 @@ Two answers differ: a password never leaves the broker, so AUTH_GET_USER and AUT
 empty one; and what RocketMQ reads as something else, such as an unknown action, is refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
@@ -24,7 +24,7 @@ from bolide.auth.policies.model import (
     optional,
     parse_subject,
 )
-from bolide.broker.background import read_json
+from bolide.broker.background import ADMIN, on_thread, read_json
 from bolide.protocol import fastjson
 from bolide.protocol.bodies import access as wire
 from bolide.protocol.codes import RequestCode
@@ -55,11 +55,10 @@ class UserHandlers:
     async def create(self, request: Request[UserHeader]) -> Reply:
         metadata = _metadata(self._access)
         with _as_java():
-            body = await _user(request)
+            name, body = await _named_user(request)
             kind = optional(UserType, body.user_type) or UserType.NORMAL
             if kind is UserType.SUPER and not self._is_super(request):
                 raise ServerError("The super user can only be create by super user")
-            name = checked_username(_named(request))
             if not body.password or not body.password.strip():
                 raise NoPermission("password can not be blank")
             status = optional(UserStatus, body.user_status) or UserStatus.ENABLE
@@ -68,10 +67,10 @@ class UserHandlers:
 
     @handles(UserHeader, RequestCode.AUTH_UPDATE_USER, max_body=_MAX_BODY)
     async def update(self, request: Request[UserHeader]) -> Reply:
-        metadata, name = _metadata(self._access), _named(request)
+        metadata = _metadata(self._access)
         refusal = "The super user can only be update by super user"
         with _as_java():
-            body = await _user(request)
+            name, body = await _named_user(request)
             kind = optional(UserType, body.user_type)
             if kind is UserType.SUPER and not self._is_super(request):
                 raise ServerError(refusal)
@@ -96,15 +95,17 @@ class UserHandlers:
 
     @handles(UserHeader, RequestCode.AUTH_GET_USER)
     def get(self, request: Request[UserHeader]) -> Reply:
-        user = _metadata(self._access).users.get(_named(request))
+        if not request.header.username.strip():
+            raise InvalidParameter(_BLANK_NAME)
+        user = _metadata(self._access).users.get(request.header.username)
         return Reply(body=fastjson.encode(user.to_wire()) if user is not None else b"")
 
     @handles(ListUsersHeader, RequestCode.AUTH_LIST_USER)
-    def list(self, request: Request[ListUsersHeader]) -> Reply:
+    async def list(self, request: Request[ListUsersHeader]) -> Reply:
         wanted = (request.header.filter or "").strip()
-        users = _metadata(self._access).users
-        found = [users[name].to_wire() for name in sorted(users) if wanted in name]
-        return Reply(body=fastjson.encode(found) if found else b"")
+        # On a thread: users are never modified, a change replaces the map of them.
+        body = await on_thread(ADMIN, _listed_users, _metadata(self._access).users, wanted)
+        return Reply(body=body)
 
     def _is_super(self, request: Request[UserHeader]) -> bool:
         access = _policies(self._access)
@@ -156,16 +157,11 @@ class PolicyHandlers:
         return Reply(body=fastjson.encode(body) if body is not None else b"")
 
     @handles(ListAclsHeader, RequestCode.AUTH_LIST_ACL)
-    def list(self, request: Request[ListAclsHeader]) -> Reply:
+    async def list(self, request: Request[ListAclsHeader]) -> Reply:
         subject = (request.header.subject_filter or "").strip()
         resource = (request.header.resource_filter or "").strip()
         acls = _metadata(self._access).acls
-        found = [
-            body
-            for name in sorted(acls)
-            if subject in acls[name].subject and (body := acls[name].to_wire(resource)) is not None
-        ]
-        return Reply(body=fastjson.encode(found) if found else b"")
+        return Reply(body=await on_thread(ADMIN, _listed_acls, acls, subject, resource))
 
 
 def _policies(access: Access) -> PolicyAccess:
@@ -181,17 +177,35 @@ def _metadata(access: Access) -> Metadata:
     return _policies(access).metadata
 
 
-def _named(request: Request[UserHeader]) -> str:
-    if not request.header.username.strip():
+def _listed_users(users: Mapping[str, User], wanted: str) -> bytes:
+    found = [users[name].to_wire() for name in sorted(users) if wanted in name]
+    return fastjson.encode(found) if found else b""
+
+
+def _listed_acls(acls: Mapping[str, Acl], subject: str, resource: str) -> bytes:
+    found = [
+        body
+        for name in sorted(acls)
+        if subject in acls[name].subject and (body := acls[name].to_wire(resource)) is not None
+    ]
+    return fastjson.encode(found) if found else b""
+
+
+async def _named_user(request: Request[UserHeader]) -> tuple[str, wire.User]:
+    """The name in the header, and the user in the body.
+
+    Raises:
+        InvalidParameter: there is no name, or there are two.
+        BadPolicy: the name is blank or cannot be printed.
+    """
+    name = request.header.username
+    if not name:
         raise InvalidParameter(_BLANK_NAME)
-    return request.header.username
-
-
-async def _user(request: Request[UserHeader]) -> wire.User:
-    body, name = await _body(request, wire.User), request.header.username
+    checked_username(name)
+    body = await _body(request, wire.User)
     if body.username and body.username != name:
         raise InvalidParameter(_TWO_NAMES.format(name, body.username))
-    return body
+    return name, body
 
 
 async def _body(request: Request[H], shape: type[B]) -> B:

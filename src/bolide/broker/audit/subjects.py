@@ -10,7 +10,7 @@ import msgspec
 
 from bolide import properties
 from bolide.auth.audit import MAX_NAMES, Describer, Subject, is_secret, target_of
-from bolide.broker.background import read_json
+from bolide.broker.background import ADMIN, on_thread, read_json
 from bolide.broker.components import Parts
 from bolide.broker.metadata.topics import is_system_topic
 from bolide.broker.settings.live import Settings
@@ -165,20 +165,19 @@ class Subjects:
             for queue_id in range(min(queues, _MAX_QUEUES))
         )
 
-    def _unused_topics(self, request: Request[NoHeader]) -> Subject:
+    async def _unused_topics(self, request: Request[NoHeader]) -> Subject:
+        """All topics of the store are looked at, so only once: the record says what was there."""
+        return Subject({"unused": await on_thread(ADMIN, self._unknown_topics)})
+
+    def _unknown_topics(self) -> list[str]:
         parts = self._parts
-
-        def state() -> State:
-            unknown = (
-                topic
-                for topic in parts.store.topics()
-                if topic not in parts.topics
-                and not topic.startswith(LIGHT_PREFIX)
-                and not is_system_topic(topic, parts.cell.value)
-            )
-            return {"unused": _limited(unknown)}
-
-        return Subject({}, state)
+        return _limited(
+            topic
+            for topic in parts.store.topics()
+            if topic not in parts.topics
+            and not topic.startswith(LIGHT_PREFIX)
+            and not is_system_topic(topic, parts.cell.value)
+        )
 
     # ---- groups and offsets
 

@@ -35,6 +35,11 @@ class OffsetTable:
         self._table = table
         self._now = now
         self._offsets: Offsets = table.value.offset_table
+        self._groups: dict[str, set[str]] = {}
+        """Groups by topic, of all offsets; `_topics` has the topics by group."""
+        self._topics: dict[str, set[str]] = {}
+        for key in self._offsets:
+            self._index(key)
         self._resets: Offsets = {}
         self._pulled: Offsets = {}
         self._is_modified = False
@@ -58,11 +63,11 @@ class OffsetTable:
 
     def topics_of(self, group: str) -> set[str]:
         """Topics in which a group has offsets."""
-        return {topic for topic, owner in map(_split, self._offsets) if owner == group}
+        return set(self._topics.get(group, ()))
 
     def groups_of(self, topic: str) -> set[str]:
         """Groups that have offsets in a topic."""
-        return {group for name, group in map(_split, self._offsets) if name == topic}
+        return set(self._groups.get(topic, ()))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, *, peer: str = "") -> bool:
         """Set an offset, also backwards; returns False, without effect, during a reset."""
@@ -72,6 +77,7 @@ class OffsetTable:
         queues = self._offsets.get(key)
         if queues is None:
             queues = self._offsets[key] = {}
+            self._index(key)
         before = queues.get(queue_id, -1)
         if before == offset:
             return True
@@ -87,6 +93,7 @@ class OffsetTable:
             key = f"{topic}@{group}"
             self._resets.setdefault(key, {}).update(offsets)
             self._offsets.setdefault(key, {}).update(offsets)
+            self._index(key)
             self._record_change()
         self.on_reset(group, topic, offsets)
 
@@ -111,15 +118,21 @@ class OffsetTable:
     def clone(self, source: str, target: str, topic: str) -> None:
         """Copy the offsets of one group in a topic to another group."""
         if offsets := self.of(source, topic):
-            self._offsets[f"{topic}@{target}"] = offsets
+            key = f"{topic}@{target}"
+            self._offsets[key] = offsets
+            self._index(key)
             self._record_change()
 
     def remove_group(self, group: str) -> None:
         self._remove(lambda _, owner: owner == group)
+        for topic in self._topics.pop(group, ()):
+            _discard(self._groups, topic, group)
         self.on_removed("", group)
 
     def remove_topic(self, topic: str) -> None:
         self._remove(lambda name, _: name == topic)
+        for group in self._groups.pop(topic, ()):
+            _discard(self._topics, group, topic)
         self.on_removed(topic, "")
 
     # ---- pull offsets, in memory only
@@ -181,6 +194,11 @@ class OffsetTable:
 
     # ---- inside
 
+    def _index(self, key: str) -> None:
+        topic, group = _split(key)
+        self._groups.setdefault(topic, set()).add(group)
+        self._topics.setdefault(group, set()).add(topic)
+
     def _record_change(self) -> None:
         self._is_modified = True
         self._table.changed()
@@ -202,6 +220,13 @@ class OffsetTable:
             "%s moved the offset of %s in queue %s back from %s to %s",
             peer or "the broker", key, queue_id, before, offset,
         )  # fmt: skip
+
+
+def _discard(index: dict[str, set[str]], name: str, value: str) -> None:
+    """Remove a value of a name, and the name with its last value."""
+    index[name].discard(value)
+    if not index[name]:
+        del index[name]
 
 
 def _split(key: str) -> tuple[str, str]:

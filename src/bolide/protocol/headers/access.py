@@ -6,7 +6,7 @@ from bolide.protocol.header import Header
 class UserHeader(Header, frozen=True):
     """A request about one user: 3001 to 3004."""
 
-    username: str
+    username: str = ""
 
 
 class ListUsersHeader(Header, frozen=True):
@@ -24,7 +24,7 @@ class SubjectHeader(Header, frozen=True):
 class DeleteAclHeader(Header, frozen=True, kw_only=True):
     """AUTH_DELETE_ACL; without a resource all rules of the subject are deleted."""
 
-    subject: str
+    subject: str = ""
     policy_type: str | None = None
     resource: str | None = None
 

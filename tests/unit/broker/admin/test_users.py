@@ -1,6 +1,7 @@
 """Requests about users and policies: RocketMQ's answers, and no passwords."""
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -108,11 +109,48 @@ async def test_a_wrong_user_is_refused_with_a_reason(
 @on_loop
 async def test_a_user_needs_a_name(access: PolicyAccess) -> None:
     async with calling(access) as call:
-        for code in (Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_GET_USER):
-            with pytest.raises(InvalidParameter, match="The username is blank"):
+        for fields in ({}, {"username": ""}):
+            for code in (Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_GET_USER):
+                with pytest.raises(InvalidParameter, match="The username is blank"):
+                    await call(code, user(password="x"), **fields)
+            with pytest.raises(NoPermission, match="username can not be blank"):
+                await call(Code.AUTH_DELETE_USER, **fields)
+        with pytest.raises(InvalidParameter, match="The username is blank"):
+            await call(Code.AUTH_GET_USER, username=" ")
+        for code in (Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER):
+            with pytest.raises(NoPermission, match="username can not be blank"):
                 await call(code, user(password="x"), username=" ")
-        with pytest.raises(NoPermission, match="username can not be blank"):
-            await call(Code.AUTH_DELETE_USER, username=" ")
+
+
+@on_loop
+async def test_policies_need_a_subject(access: PolicyAccess) -> None:
+    async with calling(access) as call:
+        for fields in ({}, {"subject": ""}):
+            with pytest.raises(NoPermission, match=r"The subject is null\."):
+                await call(Code.AUTH_DELETE_ACL, **fields)
+        for code in (Code.AUTH_CREATE_ACL, Code.AUTH_UPDATE_ACL, Code.AUTH_GET_ACL):
+            with pytest.raises(Refusal, match="subject"):  # Java fails with an exception
+                await call(code, acl_of("shop", entry("*", "All")))
+
+
+@on_loop
+async def test_users_and_policies_are_listed_on_a_thread(
+    access: PolicyAccess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await give(access.metadata, "shop", entry("Topic:x", "Pub"))
+    threads: list[threading.Thread] = []
+    encode = fastjson.encode
+
+    def recorded(value: object) -> bytes:
+        threads.append(threading.current_thread())
+        return encode(value)
+
+    async with calling(access) as call:
+        monkeypatch.setattr("bolide.protocol.fastjson.encode", recorded)
+        for code in (Code.AUTH_LIST_USER, Code.AUTH_LIST_ACL):
+            assert b"shop" in (await call(code)).body
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
 
 
 @on_loop
@@ -177,7 +215,7 @@ async def test_header_and_body_must_name_the_same_user(access: PolicyAccess) -> 
             with pytest.raises(InvalidParameter, match="names 'User:shop', the body 'User:other'"):
                 await call(code, policies, subject="User:shop")
             with pytest.raises(NoPermission, match="not of the form"):
-                await call(code, policies, subject="")
+                await call(code, policies, subject="shop")
         await call(Code.AUTH_CREATE_ACL, policies, subject="user:other")
     assert access.metadata.users["shop"].password == secret_of("shop")
     assert "shop" not in access.metadata.acls
@@ -262,7 +300,7 @@ async def test_a_server_says_who_one_is_and_what_one_may_do(access: PolicyAccess
             await call(Code.BOLIDE_CAN_I, resource="Topic:x", actions="Sub", username=ROOT)
     assert (me.access_key, me.access_control, me.is_super) == ("shop", "ACL 2.0", False)
     assert CanIReply.from_fields(yes.fields) == CanIReply(allowed=True)
-    denied = CanIReply(allowed=False, reason="no matched policies.")
+    denied = CanIReply(allowed=False, reason="Sub on Topic:x: no matched policies.")
     assert CanIReply.from_fields(no.fields) == denied
     async with calling(access, None) as call:
         with pytest.raises(NoPermission, match="username cannot be null"):

@@ -1,6 +1,7 @@
 """What the audit log of a broker says of each request that administers it."""
 
 import inspect
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -124,6 +125,28 @@ async def test_a_deleted_topic_is_shown_with_what_it_had(tmp_path: Path) -> None
     assert record.before["T"]["writeQueueNums"] == 4
     assert (record.before["messages"], record.before["groups"]) == (3, ["readers"])
     assert record.after == {"T": None, "messages": 0, "groups": []}
+
+
+@on_loop
+async def test_unused_topics_are_looked_for_once_and_not_on_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with core_in(tmp_path) as (core, peer):
+        await peer.call(Code.SEND_MESSAGE, send_header(), b"text")
+        await peer.call(Code.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+        topics = core.parts.store.topics
+        threads = []
+
+        def recorded() -> set[str]:
+            threads.append(threading.current_thread())
+            return topics() | {"Orphan"}
+
+        monkeypatch.setattr(core.parts.store, "topics", recorded)
+        subject = await describers(core)[Code.CLEAN_UNUSED_TOPIC](None)
+        state = subject.state()
+    assert (subject.target, state) == ({"unused": ["Orphan"]}, {})
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 @on_loop

@@ -1,7 +1,7 @@
 """The table of committed offsets."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -124,6 +124,25 @@ def test_topics_and_groups_are_matched_by_whole_names(tables: BrokerTables) -> N
     assert tables.offsets.topics_of("gg") == set()
 
 
+class Unlisted(dict[str, dict[int, int]]):
+    """A table that must not be listed as a whole."""
+
+    is_loaded = False
+
+    def __iter__(self) -> Iterator[str]:
+        assert not self.is_loaded
+        return super().__iter__()
+
+
+def test_the_topics_of_a_group_are_found_without_looking_at_all_offsets() -> None:
+    table = Table(Path("unused"), CONSUMER_OFFSETS)
+    table.value.offset_table = offsets = Unlisted({"T@g": {0: 1}, "T@h": {0: 1}, "U@h": {0: 1}})
+    found = OffsetTable(table)
+    offsets.is_loaded = True
+    assert (found.groups_of("T"), found.topics_of("h")) == ({"g", "h"}, {"T", "U"})
+    assert (found.groups_of("X"), found.topics_of("x")) == (set(), set())
+
+
 def test_a_clone_is_a_copy(tables: BrokerTables) -> None:
     tables.offsets.commit("g", "T", 0, 5)
     tables.offsets.clone("g", "h", "T")
@@ -218,6 +237,8 @@ class OffsetsAgainstAModel(RuleBasedStateMachine):
                     assert self.table.find(group, topic, queue) == expected
         for group in ("g", "h", "gg"):
             assert {t for g, t, _ in self.committed if g == group} == self.table.topics_of(group)
+        for topic in ("T", "U", "TT", "%RETRY%g"):
+            assert {g for g, t, _ in self.committed if t == topic} == self.table.groups_of(topic)
 
 
 OffsetsAgainstAModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
