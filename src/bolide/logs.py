@@ -39,6 +39,19 @@ _ESCAPED = {
     for code in (*(set(range(32)) - {ord("\t")}), *range(127, 160), 0x2028, 0x2029)
 }
 """Control characters and line ends of Unicode."""
+_ESCAPED_IN_TRACEBACK = {code: text for code, text in _ESCAPED.items() if code != ord("\n")}
+_ESCAPED_IN_JSON = {code: f"\\u{code:04x}" for code in (*range(127, 160), 0x2028, 0x2029)}
+"""What encoders of JSON leave as it is."""
+
+
+def one_line(text: str) -> str:
+    """Escape control characters and line ends: text of a peer stays in its line."""
+    return text.translate(_ESCAPED)
+
+
+def plain_json(text: str) -> str:
+    """Escape the control characters and line ends that a line of JSON may have."""
+    return text.translate(_ESCAPED_IN_JSON)
 
 
 class LogFormat(StrEnum):
@@ -88,6 +101,8 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 log = logging.getLogger(__name__)
 
+AUDIT_LOGGER = "bolide.audit"
+"""Its level is INFO unless the configuration has another: a request may change the root level."""
 CLIENT_LOGGER = "bolide.client"
 """Parent of the loggers of producers and consumers."""
 
@@ -119,6 +134,7 @@ def configure(config: LogConfig, *, console: IO[str] | None = None) -> None:
     set_level(config.level)
     for name in _levels:  # of the previous config
         logging.getLogger(name).setLevel(logging.NOTSET)
+    logging.getLogger(AUDIT_LOGGER).setLevel(LogLevel.INFO)
     _levels[:] = config.levels
     for name, level in config.levels.items():
         logging.getLogger(name).setLevel(level)
@@ -283,8 +299,13 @@ class _TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         # Text from a peer may contain line ends, which must not start new log lines, and control
         # sequences of a terminal.
-        line = super().formatMessage(record).translate(_ESCAPED)
+        line = one_line(super().formatMessage(record))
         return f"[{self.label}] {line}" if self.label else line
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        # Indented, since the text of an exception may look like a line of the log.
+        text = super().formatException(ei).translate(_ESCAPED_IN_TRACEBACK)
+        return "\n".join(f"  {line}" for line in text.split("\n"))
 
     def format(self, record: logging.LogRecord) -> str:
         # A file name may contain bytes that are not UTF-8; the record must not be lost.
@@ -306,8 +327,9 @@ class _JsonFormatter(_TextFormatter):
         if self.label:
             entry["label"] = self.label
         if record.exc_info:
-            entry["error"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False).encode(errors="backslashreplace").decode()
+            entry["error"] = logging.Formatter.formatException(self, record.exc_info)
+        line = plain_json(json.dumps(entry, ensure_ascii=False))
+        return line.encode(errors="backslashreplace").decode()
 
 
 def _decode_path(kind: type, value: Any) -> Any:

@@ -96,7 +96,34 @@ def test_json_lines_hold_message_logger_and_traceback(tmp_path: Path) -> None:
 def test_text_lines_are_followed_by_the_traceback(tmp_path: Path) -> None:
     logs.configure(LogConfig(file=tmp_path / "log"))
     log.error("failed", exc_info=ValueError("reason"))
-    assert written(tmp_path / "log")[1:] == ["ValueError: reason"]
+    log.error("failed", exc_info=ValueError("reason\n2026 INFO bolide.audit forged\x1b[2J\x85x"))
+    lines = written(tmp_path / "log")
+    assert [line for line in lines if not line.startswith("20")] == [
+        "  ValueError: reason",
+        "  ValueError: reason",
+        r"  2026 INFO bolide.audit forged\x1b[2J\x85x",
+    ]
+
+
+def test_the_audit_is_logged_at_every_root_level(tmp_path: Path) -> None:
+    logs.configure(LogConfig(file=tmp_path / "log"))
+    logs.set_level(LogLevel.ERROR)
+    log.info("not this")
+    logging.getLogger(logs.AUDIT_LOGGER).info("somebody changed something")
+    assert [line.split(" ", 3)[3] for line in written(tmp_path / "log")] == [
+        "somebody changed something"
+    ]
+    logs.configure(LogConfig(file=tmp_path / "other", levels={logs.AUDIT_LOGGER: LogLevel.ERROR}))
+    logging.getLogger(logs.AUDIT_LOGGER).info("a file may ask for less")
+    assert written(tmp_path / "other") == []
+
+
+def test_a_line_of_json_has_no_control_characters(tmp_path: Path) -> None:
+    logs.configure(LogConfig(file=tmp_path / "log", format=LogFormat.JSON))
+    log.info("a\x9bb\u2028c")
+    (line,) = (tmp_path / "log").read_text().splitlines() if written(tmp_path / "log") else ()
+    assert r"a\u009bb\u2028c" in line
+    assert json.loads(line)["message"] == "a\x9bb\u2028c"
 
 
 def test_text_of_a_peer_starts_no_line_and_controls_no_terminal(tmp_path: Path) -> None:

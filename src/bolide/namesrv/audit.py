@@ -1,7 +1,7 @@
 """The audit log of a NameServer: one line of JSON in its log for each request that administers.
 
-A NameServer has no store, so its records go to the logger `bolide.audit`. Give that logger a file
-in the logging configuration to keep them.
+A NameServer has no store, so its records go to the logger `bolide.audit`, whose level no request
+changes.
 """
 
 import logging
@@ -12,6 +12,7 @@ import msgspec
 from bolide import properties
 from bolide.auth.audit import Describer, Subject, is_secret, target_of
 from bolide.config import ConfigCell, options_of, to_texts
+from bolide.logs import AUDIT_LOGGER
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.kv import KvConfig
 from bolide.namesrv.routes import RouteTable
@@ -21,7 +22,7 @@ from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.namesrv import KvHeader
 from bolide.remoting.dispatch import Reply, Request
 
-log = logging.getLogger("bolide.audit")  # documented in docs/how-to/audit.md
+log = logging.getLogger(AUDIT_LOGGER)
 
 
 class LogTrail:

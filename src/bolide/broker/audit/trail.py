@@ -16,6 +16,7 @@ from bolide.broker.components import Surroundings
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.kernel import read_record
+from bolide.logs import AUDIT_LOGGER
 from bolide.model.names import AUDIT_TOPIC
 from bolide.protocol.bodies.audit import AuditEntry, AuditPage, AuditRecord
 from bolide.protocol.codes import RequestCode, ResponseCode
@@ -30,7 +31,7 @@ from bolide.store.contract import Store
 from bolide.store.errors import StoreClosed, StoreUnwritable
 from bolide.store.reading import ReadLimits
 
-log = logging.getLogger("bolide.audit")  # documented in docs/how-to/audit.md
+log = logging.getLogger(AUDIT_LOGGER)
 
 _TOPIC = AUDIT_TOPIC.encode()
 _MAX_SIZE = 64 * 1024

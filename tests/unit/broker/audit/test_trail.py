@@ -115,3 +115,16 @@ async def test_a_huge_change_is_cut(tmp_path: Path) -> None:
         (entry,) = (await page(peer)).entries
     assert len(entry.record.target["topics"]) == 65
     assert entry.record.after["…"] == "1936 more"
+
+
+@on_loop
+async def test_the_limit_of_messages_is_none_of_the_audit(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as (_, peer):
+        reply = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, b"maxMessageSize=1")
+        assert reply.code == ResponseCode.SUCCESS
+        await change(peer, 1)
+        found = await page(peer)
+    assert [each.record.request for each in found.entries] == [
+        "UPDATE_BROKER_CONFIG",
+        "UPDATE_AND_CREATE_TOPIC",
+    ]
