@@ -4,6 +4,7 @@ The umask can only make them tighter.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -30,8 +31,17 @@ def create_file(path: Path, mode: int = FILE_MODE) -> BinaryIO:
 
     A symbolic link is not followed.
     """
+    return open(path, "wb", opener=_opener(os.O_NOFOLLOW, mode))
 
-    def opener(path: str, flags: int) -> int:
-        return os.open(path, flags | os.O_NOFOLLOW, mode)
 
-    return open(path, "wb", opener=opener)
+def create_new_file(path: Path, mode: int = FILE_MODE) -> BinaryIO:
+    """Open a file that does not exist yet for writing.
+
+    Raises:
+        FileExistsError: somebody has made it, or a symbolic link of that name.
+    """
+    return open(path, "xb", opener=_opener(os.O_NOFOLLOW, mode))
+
+
+def _opener(more_flags: int, mode: int) -> Callable[[str, int], int]:
+    return lambda path, flags: os.open(path, flags | more_flags, mode)

@@ -21,6 +21,9 @@ class InitialUser(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     user_type: str | None = None
     user_status: str | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.username!r})"
+
 
 class InnerCredentials(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """`innerClientAuthenticationCredentials`."""
@@ -29,6 +32,9 @@ class InnerCredentials(msgspec.Struct, rename="camel", forbid_unknown_fields=Tru
     secret_key: str
     security_token: str | None = None
     signature: str | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.access_key!r})"
 
 
 def initial_user(settings: AccessSettings) -> InitialUser | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from bolide import snapshot
+from bolide.auth.audit import is_secret
 from bolide.errors import ConfigError
 from bolide.protocol import fastjson
 from bolide.protocol.errors import ProtocolError
@@ -49,13 +50,14 @@ class KvConfig:
         log.info("KV config: %d namespaces", len(self._table))
         for namespace, items in self._table.items():
             for key, value in items.items():
-                log.info("KV config, namespace %s key %s value %s", namespace, key, value)
+                shown = _shown(key, value)
+                log.info("KV config, namespace %s key %s value %s", namespace, key, shown)
 
     async def _put(self, namespace: str, key: str, value: str) -> None:
         async with self._writing:
             items = {**self._table.get(namespace, {}), key: value}
             await self._replace({**self._table, namespace: items})
-        log.info("put KV config, namespace %s key %s value %s", namespace, key, value)
+        log.info("put KV config, namespace %s key %s value %s", namespace, key, _shown(key, value))
 
     async def _delete(self, namespace: str, key: str) -> None:
         async with self._writing:
@@ -69,6 +71,10 @@ class KvConfig:
         data = fastjson.encode(_KvFile(table))
         await asyncio.to_thread(snapshot.replace, self.path, data)
         self._table = table
+
+
+def _shown(key: str, value: str) -> str:
+    return "(secret)" if is_secret(key) else value
 
 
 def _load(path: Path) -> dict[str, dict[str, str]]:

@@ -192,3 +192,17 @@ async def test_the_whole_table_can_be_logged(path: Path, caplog: pytest.LogCaptu
     with caplog.at_level("INFO"):
         kv.log_all()
     assert "namespace space key key value value" in caplog.text
+
+
+@on_loop
+async def test_the_log_has_no_value_that_is_a_secret(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    kv = KvConfig(path)
+    await kv.put("N", "dbPassword", "hush")
+    await kv.put("N", "size", "5")
+    kv.log_all()
+    assert "hush" not in caplog.text
+    assert "key dbPassword value (secret)" in caplog.text
+    assert "key size value 5" in caplog.text

@@ -18,9 +18,11 @@ from bolide.cli.admin.session import (
     require_one,
     run,
     targets,
+    warn,
 )
 from bolide.protocol.bodies.audit import AuditRecord
 from bolide.protocol.codes import ResponseCode
+from bolide.remoting.errors import RemotingError
 
 _SPAN = re.compile(r"([0-9]+)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -54,9 +56,17 @@ def audit(
         positions = dict.fromkeys(await targets(admin, broker, cluster), -1)
         shown = await _read_new(admin, positions, since_ms, user, target)
         _show(shown, as_json=as_json)
+        problem = ""
         while follow:
             await asyncio.sleep(_POLL_INTERVAL)
-            shown = await _read_new(admin, positions, since_ms, user, target)
+            try:
+                shown = await _read_new(admin, positions, since_ms, user, target)
+            except RemotingError as exc:  # a broker that restarts
+                if str(exc) != problem:
+                    warn(exc)
+                problem = str(exc)
+                continue
+            problem = ""
             _show(shown, as_json=as_json, titles=False)
 
     try:

@@ -22,6 +22,7 @@ from bolide.cli.admin.session import (
 )
 from bolide.cli.command_line import FAILED
 from bolide.errors import BolideError
+from bolide.logs import one_line
 from bolide.protocol.bodies.routes import BrokerRoute
 
 _MASTER = 0
@@ -49,7 +50,7 @@ def broker_status(
         for address, figures in found.items():
             prefix = f"{address:<24} " if cluster else ""
             for key, value in sorted((figures or {}).items()):
-                print(f"{prefix}{key:<32}: {value}")
+                print(f"{prefix}{key:<32}: {one_line(value)}")
     _end(found)
 
 
@@ -77,7 +78,7 @@ def get_broker_config(
         for address, settings in found.items():
             print(f"============{titles[address]}============")
             for key, value in sorted((settings or {}).items()):
-                print(f"{key:<50}=  {value}")
+                print(f"{key:<50}=  {one_line(value)}")
             print()
     _end(found)
 

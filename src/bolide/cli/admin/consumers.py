@@ -10,6 +10,7 @@ from bolide.admin.consumer_lag import GroupLag, inflight_of, lag_of
 from bolide.cli.admin.output import Table, by_queue, java_text, print_json, time_text
 from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
 from bolide.errors import BolideError
+from bolide.logs import one_line
 from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -88,9 +89,8 @@ def producer_connection(
         return
     for number, each in enumerate(found.connection_set, 1):
         version = version_name(each.version)
-        print(
-            f"{number:04d}  {each.client_id:<32} {each.client_addr:<22} {each.language} {version}"
-        )
+        client_id = one_line(java_text(each.client_id))
+        print(f"{number:04d}  {client_id:<32} {each.client_addr:<22} {each.language} {version}")
 
 
 async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bolide.logs import one_line, plain_json
 from bolide.model.properties import PropertyName
-from bolide.private_files import SECRET_MODE, create_file, make_directory
+from bolide.private_files import SECRET_MODE, create_new_file, make_directory
 from bolide.protocol.bodies.message_queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Table:
         self._rows: list[tuple[str, ...]] = [titles]
 
     def add(self, *cells: object) -> None:
-        self._rows.append(tuple(map(str, cells)))
+        self._rows.append(tuple(one_line(str(cell)) for cell in cells))
 
     def print(self) -> None:
         widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
@@ -40,7 +41,7 @@ class Table:
 
 def print_json(value: object) -> None:
     """Print one line of JSON; structs have their wire names."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.write(plain_json(msgspec.json.encode(value).decode()) + "\n")
 
 
 def by_queue(table: Mapping[MessageQueue, object]) -> list[dict[str, object]]:
@@ -96,12 +97,12 @@ def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str 
     if charset is not None:
         lines["Message Body"] = message.body.decode(charset, "replace")
     for title, value in lines.items():
-        print(f"{title + ':':<20} {value}")
+        print(f"{title + ':':<20} {one_line(str(value))}")
     print()
     for track in tracks:
         reason = java_text(track.reason)
-        print(f"MessageTrack [consumerGroup={track.group}, trackType={track.kind}, "
-              f"exceptionDesc={reason}]")  # fmt: skip
+        print(one_line(f"MessageTrack [consumerGroup={track.group}, trackType={track.kind}, "
+                       f"exceptionDesc={reason}]"))  # fmt: skip
     if not tracks:
         print("WARN: No Consumer")
 
@@ -158,11 +159,11 @@ def line_of(message: "StoredMessage") -> str:
     }
     text = ", ".join(f"{name}={value}" for name, value in facts.items())
     body = message.body.decode(errors="replace")
-    return f"MSGID: {message.message_id} MessageExt [{text}] BODY: {body}"
+    return one_line(f"MSGID: {message.message_id} MessageExt [{text}] BODY: {body}")
 
 
 def _save_body(message: "StoredMessage") -> Path:
-    """Save the body to a file that only its owner can read; symbolic links are not followed."""
+    """Save the body to a new file that only its owner can read."""
     import tempfile  # noqa: PLC0415  other commands start faster without it
 
     directory = Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"
@@ -170,6 +171,8 @@ def _save_body(message: "StoredMessage") -> Path:
     # The unique id is the sender's text: it must not lead to another directory.
     name = message.message_id
     path = directory / (name if _FILE_NAME.fullmatch(name) else message.offset_message_id)
-    with create_file(path, SECRET_MODE) as file:
+    # Another user may have made the directory, and a file of that name in it to read it later.
+    path.unlink(missing_ok=True)
+    with create_new_file(path, SECRET_MODE) as file:
         file.write(message.body)
     return path

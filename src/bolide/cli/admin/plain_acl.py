@@ -24,6 +24,7 @@ from bolide.cli.admin.session import (
     run,
     targets,
 )
+from bolide.logs import one_line
 from bolide.protocol.bodies.access import PlainAccount, PlainAccounts
 
 NEW_SECRET = "BOLIDE_NEW_SECRET_KEY"  # noqa: S105  the name of a variable
@@ -214,7 +215,7 @@ def _show(found: PlainAccounts) -> None:
     print("accounts:")
     for account in found.plain_access_configs:
         for name, value in _facts(account):
-            print(f"  {name:<18}: {value}")
+            print(f"  {name:<18}: {one_line(str(value))}")
         print()
 
 

@@ -13,6 +13,7 @@ from bolide.cli.admin.credentials import own_credentials
 from bolide.cli.command_line import FAILED, fail
 from bolide.cli.tls_options import chosen_tls
 from bolide.errors import BolideError
+from bolide.logs import one_line
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ def reason_of(exc: BolideError) -> str:
     """The message of an error on one line, with its notes."""
     text = " ".join(str(exc).split()) or type(exc).__name__
     notes = "".join(f" ({note})" for note in getattr(exc, "__notes__", ()))
-    return text + notes
+    return one_line(text + notes)
 
 
 async def _run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T]]) -> T:

@@ -24,6 +24,7 @@ from bolide.cli.admin.session import (
     targets,
 )
 from bolide.errors import BolideError
+from bolide.logs import one_line
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicRoute
@@ -151,7 +152,7 @@ def topic_list(
     if as_json:
         print_json(names)
     else:
-        print("\n".join(names))
+        print("\n".join(map(one_line, names)))
 
 
 def topic_route(

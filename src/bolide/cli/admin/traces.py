@@ -11,6 +11,7 @@ from bolide.admin.message_history import TraceEntry
 from bolide.admin.messages import DEFAULT_LIMIT
 from bolide.cli.admin.output import java_text, print_json, time_text
 from bolide.cli.admin.session import Json, NameServer, OfCluster, run
+from bolide.logs import one_line
 from bolide.model.names import TRACE_TOPIC
 from bolide.protocol.trace import END_TRANSACTION, PUB, RECALL, SUB_AFTER, SUB_BEFORE
 
@@ -81,7 +82,8 @@ def _running(traced: list[TraceEntry]) -> list[TraceEntry]:
 
 def _print_table(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
     for row in (titles, *rows):
-        cells = (f"{java_text(cell):<{width}}" for cell, width in zip(row, _WIDTHS, strict=True))
+        texts = map(one_line, map(java_text, row))
+        cells = (f"{text:<{width}}" for text, width in zip(texts, _WIDTHS, strict=True))
         print(" ".join(cells).rstrip())
     print()
 
