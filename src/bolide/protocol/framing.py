@@ -31,11 +31,18 @@ _HEADER_LENGTH = 0x00FF_FFFF
 _CUT_REMARK = 1024
 
 
+_TLS_HANDSHAKE = 0x1603
+"""The first two bytes of a TLS connection, which would be a length of 350 MB."""
+
+
 class FrameTooLarge(ProtocolError):
     """A peer announced a frame over the limit; the frame is not read."""
 
     def __init__(self, size: int, limit: int) -> None:
-        super().__init__(f"a frame of {size} bytes is over the limit of {limit}")
+        text = f"a frame of {size} bytes is over the limit of {limit}"
+        if size >> 16 == _TLS_HANDSHAKE:
+            text = "it speaks TLS, and this port has no certificate: it is for plain text"
+        super().__init__(text)
         self.size = size
         self.limit = limit
 

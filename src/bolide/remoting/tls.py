@@ -7,6 +7,8 @@ verifies the certificate of a server and the host name in it; RocketMQ's clients
 import logging
 import ssl
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -90,14 +92,11 @@ class ServerTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_RENEGOTIATION  # each one costs a server far more than a client
         restrict(context, self.protocols, self.ciphers)
-        try:
+        with _naming(self.files):
             # An empty password, because None would prompt on the terminal.
             context.load_cert_chain(str(self.certificate), self.key, self.key_password or "")
             if self.trust is not None:
                 context.load_verify_locations(self.trust)
-        except (OSError, ssl.SSLError) as exc:
-            names = ", ".join(map(str, self.files))
-            raise ConfigError(f"TLS cannot use {names}: {exc}") from exc
         context.verify_mode = {
             ClientAuth.NONE: ssl.CERT_NONE,
             ClientAuth.OPTIONAL: ssl.CERT_OPTIONAL,
@@ -177,17 +176,27 @@ class ClientTls:
         restrict(context, self.protocols, self.ciphers)
         context.check_hostname = self.verify and self.check_host
         context.verify_mode = ssl.CERT_REQUIRED if self.verify else ssl.CERT_NONE
-        try:
+        with _naming(self.files):
             if self.trust is not None:
                 context.load_verify_locations(self.trust)
             elif self.verify:
                 context.load_default_certs()
             if self.certificate is not None:
                 context.load_cert_chain(self.certificate, self.key, self.key_password or "")
-        except (OSError, ssl.SSLError) as exc:
-            names = ", ".join(map(str, self.files))
-            raise ConfigError(f"TLS cannot use {names}: {exc}") from exc
         return context
+
+
+@contextmanager
+def _naming(files: Sequence[Path]) -> Iterator[None]:
+    """Raises ConfigError, which names the files, for what fails while they are loaded."""
+    try:
+        yield
+    except (OSError, ValueError) as exc:  # OpenSSL's, and a password that is too long
+        names = ", ".join(map(str, files))
+        hint = ""
+        if "PEM lib" in str(exc):
+            hint = "; a key is missing in them, or its password is missing or wrong"
+        raise ConfigError(f"TLS cannot use {names}: {exc}{hint}") from exc
 
 
 def client_tls(

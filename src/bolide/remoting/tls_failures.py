@@ -40,14 +40,12 @@ def is_wrong_host(exc: Exception) -> bool:
 
 
 def names_in(certificate: dict[str, object] | None) -> list[str]:
-    """The host names and addresses in a certificate, as `ssl.SSLSocket.getpeercert` returns it."""
-    if not certificate:
-        return []
-    alternatives: Sequence[tuple[str, str]] = certificate.get("subjectAltName", ())  # type: ignore[assignment]
-    if names := [name for kind, name in alternatives if kind in {"DNS", "IP Address"}]:
-        return names
-    subject: Sequence[Sequence[tuple[str, str]]] = certificate.get("subject", ())  # type: ignore[assignment]
-    return [text for part in subject for key, text in part if key == "commonName"]
+    """The host names and addresses in a certificate, as `ssl.SSLSocket.getpeercert` returns it.
+
+    Its common name is none of them: OpenSSL compares the host with the subjectAltName only.
+    """
+    alternatives: Sequence[tuple[str, str]] = (certificate or {}).get("subjectAltName", ())  # type: ignore[assignment]
+    return [name for kind, name in alternatives if kind in {"DNS", "IP Address"}]
 
 
 def explain(exc: Exception, tls: ClientTls, host: str, names: Sequence[str] | None = None) -> str:
@@ -87,7 +85,9 @@ def _meaning(exc: ssl.SSLError, tls: ClientTls) -> str:
     if reason in _CERTIFICATE_WANTED:
         return f"the server requires a certificate of this client: give {tls.words.certificate}"
     if reason in _CERTIFICATE_REFUSED:
-        return f"{_refused()} ({reason})"
+        is_expired = reason == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
+        text = "the certificate of this client has expired" if is_expired else _refused()
+        return f"{text} ({reason})"
     if reason == "SSLV3_ALERT_HANDSHAKE_FAILURE":
         return f"there is {_NOTHING_COMMON}, or {_wanted(tls)}"
     return ""
@@ -111,12 +111,13 @@ def _unverified(
 ) -> str:
     words = tls.words
     if exc.verify_code in _WRONG_HOST:
-        shown = "has no host names" if not names else f"is for {', '.join(names)}"
+        shown = f"is for {', '.join(names or ['other names'])} and not for {host}"
+        if names == []:
+            shown = "has no host names (subjectAltName)"
         return (
-            f"its certificate {shown if names is not None else 'is for other names'} and not for"
-            f" {host}: connect by a name of the certificate, or give the name to expect with"
-            f" {words.server_name}; {words.no_host_check} accepts every certificate that a trusted"
-            " authority signed"
+            f"its certificate {shown}: connect by a name of the certificate, or give the name to"
+            f" expect with {words.server_name}; {words.no_host_check} accepts every certificate that"
+            " a trusted authority signed"
         )
     if exc.verify_code == _EXPIRED:
         return (

@@ -70,5 +70,7 @@ def test_names_are_the_alternative_ones_or_else_the_common_name() -> None:
         "a.example",
         "10.0.0.1",
     ]
-    assert names_in({"subject": subject}) == ["mq"]
+    assert names_in({"subject": subject}) == []  # OpenSSL does not look at it
+    text = explain(unverified(62), ClientTls(), "h", [])
+    assert "its certificate has no host names (subjectAltName): connect" in text
     assert names_in(None) == []
