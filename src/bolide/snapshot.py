@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -33,23 +32,29 @@ def replace(
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        step("replace-aside")
+        if path.exists():
+            _back_up(path, mode)
+        step("replace-backup")
+        aside.replace(path)
     except OSError:
         aside.unlink(missing_ok=True)  # frees space on a full disk
         raise
-    step("replace-aside")
-    backup = path.with_name(path.name + ".bak")
-    if path.exists():
-        # A hard link, so that `path` exists at every moment.
-        backup.unlink(missing_ok=True)
-        try:
-            backup.hardlink_to(path)
-        except OSError:  # a file system without links
-            shutil.copyfile(path, backup)
-        backup.chmod(mode & stat.S_IMODE(backup.stat().st_mode))
-    step("replace-backup")
-    aside.replace(path)
     step("replace-renamed")
     _sync_directory(path.parent)
+
+
+def _back_up(path: Path, mode: int) -> None:
+    """Keep a file as `.bak`, by a hard link, so that `path` exists at every moment."""
+    backup = path.with_name(path.name + ".bak")
+    backup.unlink(missing_ok=True)
+    try:
+        backup.hardlink_to(path)
+        backup.chmod(mode & stat.S_IMODE(backup.stat().st_mode))
+    except OSError:  # a file system without links, or a file of another user
+        backup.unlink(missing_ok=True)
+        with create_file(backup, mode) as file:
+            file.write(path.read_bytes())
 
 
 def read(path: Path) -> list[bytes]:

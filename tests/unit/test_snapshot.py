@@ -69,10 +69,27 @@ def test_a_failure_at_any_step_leaves_the_old_contents(
 
     monkeypatch.setattr(os, step, fail)
     if step == "link":
-        monkeypatch.setattr("shutil.copyfile", fail)
+        monkeypatch.setattr(Path, "read_bytes", fail)  # of the copy that is made instead
     with pytest.raises(InterruptedError):
         snapshot.replace(path, b"two")
+    monkeypatch.undo()
     assert snapshot.read(path)[0] == b"one"
+    assert not path.with_name("kvConfig.json.tmp").exists()
+
+
+def test_a_file_of_another_user_is_copied_for_the_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(b"one")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("not the owner")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    snapshot.replace(path, b"two")
+    assert snapshot.read(path) == [b"two", b"one"]
+    assert stat.S_IMODE(path.with_name("broker.conf.bak").stat().st_mode) & 0o007 == 0
 
 
 def test_a_file_system_without_links_has_a_backup_too(
