@@ -8,10 +8,11 @@
 | `192.168.1.7,192.168.1.9` | each of them |
 | `192.168.1.{7,9}`, `2001:db8:0:0:0:0:0:{7,9}` | the same, for the last part |
 | `192.168.0-100.*`, `2001:db8::1-ff:*` | parts in a range, or any |
-| `2001:db8:*` | all IPv6 addresses that begin so |
+| `2001:db8:*`, `2001:db8:1-ff` | all IPv6 addresses that begin so |
 
 RocketMQ stops reading an IPv4 pattern at its first range, so that `192.168.0-100.1-10` matches
-192.168.50.200 there. Here every part counts.
+192.168.50.200 there. Here every part counts. It takes `::` directly before a range for one part:
+`2001:db8::1-ff` is `2001:db8:0:1-ff` there. Here `::` stands for all parts that are missing.
 """
 
 from collections.abc import Iterable
@@ -116,7 +117,7 @@ def _ipv6_ranges(text: str) -> Ranges:
         if missing < 1 or "::" in tail:
             raise ValueError(f"{text!r} is not an IPv6 address with ranges")
         before += ["0"] * missing
-    elif missing > 0 and before[-1] == _ANY_PART:
+    elif missing > 0 and (before[-1] == _ANY_PART or "-" in before[-1]):
         before += [_ANY_PART] * missing  # a prefix: all that begins so
     words = before + after
     if len(words) != _V6_PARTS:

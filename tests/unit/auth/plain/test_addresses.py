@@ -44,12 +44,63 @@ def test_a_pattern_matches_its_addresses(
     assert [is_matched(pattern, host) for host in outside] == [False] * len(outside)
 
 
+IN_JAVA: dict[str, tuple[str, str]] = {
+    # Whole addresses and lists of them.
+    "2001:db8::7": ("2001:db8::7", "2001:db8::8 ::7"),
+    "2001:DB8::A": ("2001:db8::a", "2001:db8::b"),
+    "2001:db8::7,10.0.0.1": ("2001:db8::7 10.0.0.1", "2001:db8::8 10.0.0.2"),
+    "2001:db8::{1,2}": ("2001:db8::1", "2001:db8::5"),
+    # Prefixes.
+    "2001:*": ("2001:db8::5 2001:5::", "2002::5 ::1"),
+    "2001:db8:*": ("2001:db8::5 2001:db8:5:6::", "2001:db9::5"),
+    "2001:db8:1-ff": ("2001:db8:5::5 2001:db8:5:6::", "2001:db8::5 2001:db8:500::"),
+    "2001:1-ff": ("2001:5:: 2001:5:6:7:8:9:a:b", "2001:db8::5"),
+    "2001:db8:1-ff:*": ("2001:db8:5::5 2001:db8:5:6::", "2001:db8::5 2001:db8:500::"),
+    # Ranges in the last parts, also after `::`.
+    "2001:db8:0:0:0:0:0:*": ("2001:db8::5", "2001:db8::5:5"),
+    "2001:db8:0:0:0:0:0:1-ff": ("2001:db8::5", "2001:db8:: 2001:db8::500"),
+    "2001:db8:0:0:0:0:1-ff:*": ("2001:db8::5:0 2001:db8::5:5", "2001:db8::5"),
+    "2001:db8::5:*": ("2001:db8::5:0 2001:db8::5:5", "2001:db8::5 2001:db8::5:5:5"),
+    "2001:db8::5:1-ff": ("2001:db8::5:5", "2001:db8::5:0"),
+    "2001:db8::5:1-ff:*": ("2001:db8::5:5:5", "2001:db8::5:5"),
+    # IPv4.
+    "192.168.0-100.*": ("192.168.50.200", "192.168.200.1"),
+    "192.168.1.0-10": ("192.168.1.7", "192.168.1.11 192.168.2.1"),
+    "192.168.1.{7,9}": ("192.168.1.7 192.168.1.9", "192.168.1.8"),
+}
+"""Addresses that `RemoteAddressStrategyFactory` of RocketMQ 4.9.7 matches, and that it does not."""
+
+NOT_AS_IN_JAVA: dict[str, tuple[str, str]] = {
+    "2001:db8::*": ("", "2001:db8:0:5:: 2001:db8::5:5"),
+    "2001:db8::1-ff": ("2001:db8::5", "2001:db8:0:5:: 2001:db8:0:5:6:7:8:9"),
+    "2001:db8::1-ff:*": ("2001:db8::5:5", "2001:db8:0:5:: 2001:db8:0:5:6:7:8:9"),
+    "192.168.0-100.1-10": ("", "192.168.50.200"),
+    "192.168.*.1": ("", "192.168.50.5"),
+    "192.*.1.1": ("", "192.5.9.9"),
+}
+"""Addresses that only Bolide matches, and that only RocketMQ 4.9.7 does."""
+
+
+@pytest.mark.parametrize("pattern", IN_JAVA)
+def test_a_pattern_matches_as_in_rocketmq(pattern: str) -> None:
+    inside, outside = IN_JAVA[pattern]
+    assert all(is_matched(pattern, host) for host in inside.split())
+    assert not any(is_matched(pattern, host) for host in outside.split())
+
+
+@pytest.mark.parametrize("pattern", NOT_AS_IN_JAVA)
+def test_a_pattern_that_rocketmq_misreads_means_what_it_says(pattern: str) -> None:
+    ours, theirs = NOT_AS_IN_JAVA[pattern]
+    assert all(is_matched(pattern, host) for host in ours.split())
+    assert not any(is_matched(pattern, host) for host in theirs.split())
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
         "10.0.0", "10.0.0.256", "10.0.*", "10.0.0.1.*", "10.0.5-3.1", "10.0.0.1-", "10.0.-1.2",
         "10.0.0.1-256", "1*.0.0.0", "host.example.*", "localhost", "{1,2}", "10.0.{1,2}.3",
-        "10.0.0.{}", "10.0.0.{1", "10.0.0.1,x", "::1::*", "1:2:3:4:5:6:7:8:*", "1:2:3-4", "g::*",
+        "10.0.0.{}", "10.0.0.{1", "10.0.0.1,x", "::1::*", "1:2:3:4:5:6:7:8:*", "1:2-3:4", "g::*",
         "1::12345-2", "10.0.0.{1-5}", "10.0.0.+1-5", "10.0.0.1_0-20",
     ],
 )  # fmt: skip
