@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 C = TypeVar("C")
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _TRUE_FALSE = {"true": True, "false": False}
 
 
@@ -310,6 +311,22 @@ def from_environment(
         for key, found in options_of(kind).items()
         if (name := variable(prefix, found)) in environment
     }
+
+
+def from_reference(text: str) -> str:
+    """Return the environment variable that `${NAME}` names; any other text as it is.
+
+    So that no secret has to be on a command line, which other users of the machine can see.
+
+    Raises:
+        ConfigError: there is no such variable.
+    """
+    found = _REFERENCE.fullmatch(text)
+    if found is None:
+        return text
+    if found[1] not in os.environ:
+        raise ConfigError(f"{text}: the environment has no variable {found[1]}")
+    return os.environ[found[1]]
 
 
 def variable(prefix: str, found: Option) -> str:

@@ -13,6 +13,7 @@ from bolide.config import (
     Option,
     fixed_keys,
     from_environment,
+    from_reference,
     load,
     option,
     options_of,
@@ -321,3 +322,14 @@ def test_a_file_of_secrets_that_everybody_can_read_is_reported(
     read_file(file, secret_keys(Example))
     expected = f"{file} holds secrets and every user can read it: chmod 600 {file}"
     assert caplog.messages == ([expected] if warned else [])
+
+
+def test_a_value_may_be_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "hush")
+    assert from_reference("${SECRET}") == "hush"
+    for text in ("$SECRET", "a ${SECRET}", "${user.home}", ""):
+        assert from_reference(text) == text
+    with pytest.raises(
+        ConfigError, match=r"\$\{MISSING\}: the environment has no variable MISSING"
+    ):
+        from_reference("${MISSING}")

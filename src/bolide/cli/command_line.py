@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from bolide import logs
+from bolide.config import from_reference
 from bolide.errors import BolideError, ConfigError
 
 ConfigFile = Annotated[
@@ -38,17 +39,17 @@ _SPARK_PACKAGES = {"pyspark", "pyarrow", "pandas", "rich"}
 
 
 def parse_settings(words: list[str] | None) -> dict[str, str]:
-    """Parse settings given as `key=value` words.
+    """Parse settings given as `key=value` words; a value `${NAME}` is read from the environment.
 
     Raises:
-        ConfigError: a word does not have this form.
+        ConfigError: a word does not have this form, or there is no such variable.
     """
     found = {}
     for word in words or []:
         key, equals, value = word.partition("=")
         if not equals:
             raise ConfigError(f"{word!r} is not of the form key=value")
-        found[key.strip()] = value.strip()
+        found[key.strip()] = from_reference(value.strip())
     return found
 
 

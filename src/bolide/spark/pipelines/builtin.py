@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bolide.arrow.cluster import Connection
-from bolide.config import options_of
+from bolide.config import from_reference, options_of
 from bolide.errors import ConfigError
 from bolide.spark.options import ConnectionOptions
 from bolide.spark.pipelines.definition import Job, Pipeline, Source
@@ -188,7 +188,7 @@ def make_options(built_in: BuiltIn, given: Mapping[str, object]) -> Any:
 
 
 def parse_key_values(words: Iterable[str], *, option: str) -> dict[str, str]:
-    """Parse `KEY=VALUE` words of a command line.
+    """Parse `KEY=VALUE` words of a command line; a value `${NAME}` is read from the environment.
 
     Raises:
         ConfigError: a word has another form; names the option it was given for.
@@ -200,7 +200,7 @@ def _key_value(word: str, option: str) -> tuple[str, str]:
     key, equals, value = word.partition("=")
     if not equals:
         raise ConfigError(f"{option} {word!r} is not of the form key=value")
-    return key.strip(), value.strip()
+    return key.strip(), from_reference(value.strip())
 
 
 def pipeline_home() -> Path:
