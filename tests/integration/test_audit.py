@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from bolide.protocol.refusals import NoPermission
 from bolide.remoting.client import RemotingClient
 from tests.interop.bench import BROKER_NEIGHBOURS
 from tests.interop.ours import bolide_broker, bolide_namesrv
-from tests.interop.processes import free_port
+from tests.interop.processes import ChildProcess, free_port
 from tests.support.aio import on_loop
 from tests.support.broker import broker_in
 from tests.support.name_servers import name_server
@@ -153,3 +155,28 @@ async def test_changes_of_a_name_server_are_lines_of_its_log(
     assert lines[2]["after"]["enableTopicList"] == "false"
     assert lines[3]["after"] == {"wipeTopicCount": "0"}
     assert lines[0]["server"] == f"namesrv {address}"
+
+
+def test_who_follows_the_log_gets_what_is_written_after_a_restart(tmp_path: Path) -> None:
+    port = free_port(BROKER_NEIGHBOURS)
+    with bolide_namesrv(tmp_path / "namesrv") as names:
+
+        def broker() -> Any:
+            return bolide_broker(tmp_path, names.address, listenPort=port, **SMALL)
+
+        def update(topic: str) -> None:
+            run("updateTopic", "-b", f"127.0.0.1:{port}", "-t", topic, "-r", "1", "-w", "1")
+
+        run = Commands(names.address, f"127.0.0.1:{port}")
+        words = ["audit", "-b", f"127.0.0.1:{port}", "--json", "--follow", "-n", names.address]
+        command = [sys.executable, "-m", "bolide", "admin", *words]
+        with broker() as running:
+            update("Before")
+            follower = ChildProcess("audit", command, os.environ)
+            follower.wait_for_line("Before")
+            running.kill()
+            follower.wait_for_line("cannot connect")
+        with follower, broker():
+            update("After")
+            follower.wait_for_line("After")
+        assert len([line for line in follower.stdout if "Before" in line]) == 1

@@ -17,7 +17,7 @@ from bolide.broker.metadata.topic_attributes import TOPIC_ATTRIBUTES
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig
 from bolide.cli import app
 from bolide.config import options_of
-from bolide.logs import LogConfig
+from bolide.logs import AUDIT_LOGGER, CLIENT_LOGGER, LogConfig
 from bolide.namesrv.config import IGNORED, IGNORED_CLIENT, NameServerConfig
 from bolide.store.config import StoreConfig
 from bolide.version import __version__
@@ -237,7 +237,7 @@ def bolide_commands(page: Path) -> Iterator[list[str]]:
 
 def logger_names() -> set[str]:
     """The names of all loggers in the source, and of the packages above them."""
-    names: set[str] = set()
+    names = {AUDIT_LOGGER, CLIENT_LOGGER}
     for path in (ROOT / "src" / "bolide").rglob("*.py"):
         module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
         for argument in LOGGER.findall(path.read_text(encoding="utf-8")):

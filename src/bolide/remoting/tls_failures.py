@@ -116,8 +116,8 @@ def _unverified(
             shown = "has no host names (subjectAltName)"
         return (
             f"its certificate {shown}: connect by a name of the certificate, or give the name to"
-            f" expect with {words.server_name}; {words.no_host_check} accepts every certificate that"
-            " a trusted authority signed"
+            f" expect with {words.server_name}; {words.no_host_check} accepts every certificate"
+            " that a trusted authority signed"
         )
     if exc.verify_code == _EXPIRED:
         return (

@@ -243,3 +243,9 @@ def test_both_encodings_may_stand_on_one_connection() -> None:
         Frame(code=number, encoding=encoding) for number in (1, 2) for encoding in HeaderEncoding
     ]
     assert feed(joined(sent)) == (sent, None)
+
+
+def test_the_beginning_of_tls_is_named_as_such() -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(bytes.fromhex("1603010200010001fc0303")) == []
+    assert "it speaks TLS" in str(decoder.error)

@@ -95,10 +95,16 @@ def test_an_encrypted_key_needs_its_password_and_nobody_is_asked_for_it(tmp_path
         certificate=pair.certificate, key=pair.key, key_password="open sesame"
     ).context()
     for wrong in (None, "open barley"):
-        with pytest.raises(ConfigError, match=r"locked\.key"):
+        with pytest.raises(ConfigError, match=r"locked\.key.* its password is missing or wrong"):
             ServerTls(certificate=pair.certificate, key=pair.key, key_password=wrong).context()
         with pytest.raises(ConfigError, match=r"locked\.pem"):
             ClientTls(certificate=pair.certificate, key=pair.key, key_password=wrong).context()
+
+
+def test_a_password_that_openssl_does_not_take_is_an_error_of_the_settings(tmp_path: Path) -> None:
+    pair = make_pair(tmp_path, "locked", password="open sesame")
+    with pytest.raises(ConfigError, match=r"locked\.pem"):
+        ServerTls(certificate=pair.certificate, key=pair.key, key_password="x" * 2000).context()
 
 
 def test_a_client_checks_certificate_and_host_name_unless_told_otherwise(pair: Pair) -> None:
