@@ -320,7 +320,10 @@ class Subjects:
         return Subject(target, partial(self._account_states, request))
 
     def _account(self, request: Request[Any]) -> Subject:
-        return Subject(target_of(request.header), partial(self._account_states, request))
+        target = target_of(request.header)
+        if getattr(request.header, "secret_key", None):
+            target["newSecretKey"] = True
+        return Subject(target, partial(self._account_states, request))
 
     def _account_states(self, request: Request[Any]) -> State:
         if not isinstance(self._access, ShowsAccounts):

@@ -220,7 +220,7 @@ async def test_an_account_is_recorded_without_its_secret(tmp_path: Path) -> None
         header = PlainAclHeader(access_key="shop", secret_key="hush", admin=True)
         request = Request(header, None, peer.connection)  # type: ignore[arg-type]
         subject = describers(core)[Code.UPDATE_AND_CREATE_ACL_CONFIG](request)
-    assert subject.target == {"accessKey": "shop", "admin": True}
+    assert subject.target == {"accessKey": "shop", "admin": True, "newSecretKey": True}
 
 
 @on_loop
