@@ -458,7 +458,9 @@ class Commands:
 
 
 def test_a_command_without_credentials_says_what_is_missing(commands: Commands) -> None:
-    assert "username cannot be null." in commands("clusterList", user=None, code=1)
+    unsigned = commands("clusterList", user=None, code=1)
+    assert "username cannot be null." in unsigned
+    assert "set BOLIDE_ACCESS_KEY and BOLIDE_SECRET_KEY" in unsigned
     assert "User:ghost is not found." in commands("whoami", user="ghost", code=1)
 
 

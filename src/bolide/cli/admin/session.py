@@ -9,13 +9,17 @@ from typing import Annotated, Literal, TypeVar
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.credentials import own_credentials
+from bolide.cli.admin.credentials import ACCESS_KEY, SECRET_KEY, own_credentials
 from bolide.cli.command_line import FAILED, fail
 from bolide.cli.tls_options import chosen_tls
 from bolide.errors import BolideError
 from bolide.logs import one_line
+from bolide.protocol.refusals import NoPermission
 
 T = TypeVar("T")
+
+_WITHOUT_SIGNATURE = ("username cannot be null", "No accessKey is configured")
+"""What servers with ACL 2.0 and ACL 1.0 answer to a request without a signature."""
 
 Switch = Literal["true", "false"]
 NameServer = Annotated[
@@ -75,7 +79,12 @@ async def _run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T
     async with AdminClient(
         name_server, access_key=access_key, secret_key=secret_key, tls=chosen_tls()
     ) as admin:
-        return await act(admin)
+        try:
+            return await act(admin)
+        except NoPermission as exc:
+            if access_key is None and str(exc).startswith(_WITHOUT_SIGNATURE):
+                exc.add_note(f"this command does not sign: set {ACCESS_KEY} and {SECRET_KEY}")
+            raise
 
 
 async def targets(
