@@ -6,33 +6,37 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from bolide.admin import AdminClient
-from bolide.auth.policies.requirements import STRICTER
+from bolide.kernel import COMPILED
 from bolide.protocol.codes import RequestCode as Code
 from bolide.protocol.codes import ResponseCode
-from bolide.protocol.frame import Frame
-from bolide.protocol.framing import encode_frame
+from bolide.protocol.frame import HeaderEncoding
 from bolide.protocol.refusals import NoPermission
 from tests.interop.bench import Bench
 from tests.interop.conftest import NEWEST, obtain_or_skip
 from tests.interop.mqadmin import WORD
 from tests.interop.ours import bolide_broker, bolide_namesrv
 from tests.interop.policy_cases import (
+    DIFFERENCES,
+    MAY_UPDATE_THE_CLUSTER,
+    NEEDS_CLUSTER_UPDATE,
     POP_RETRY,
     ROOT,
     ROOT_PASSWORD,
+    SENT_TO_CLIENTS,
+    SERVED_NOTHING,
+    UNKNOWN_CODE,
+    UNKNOWN_TO_APACHE,
     Case,
     cases,
-    preparation,
-    signed,
+    explanation,
 )
-from tests.support.wire import RawPeer
+from tests.interop.policy_decisions import Verdicts, decide
 
 AUTH = "org.apache.rocketmq.auth"
 FIRST_USER = f'{{"username":"{ROOT}","password":"{ROOT_PASSWORD}"}}'
@@ -52,23 +56,6 @@ SETTINGS: dict[str, Any] = {
         f'{{"accessKey":"{ROOT}","secretKey":"{ROOT_PASSWORD}"}}'
     ),
 }
-
-DENIALS = (
-    "username cannot be null.",
-    "is not found.",
-    "is disabled.",
-    "check signature failed.",
-    "has no permission to access",
-    "parse authorization context error.",
-)
-
-
-class Verdict(NamedTuple):
-    denied: bool
-    remark: str
-
-
-Verdicts = Mapping[str, Verdict]
 
 
 @dataclass
@@ -116,101 +103,125 @@ def guarded(
         yield Guarded(java_module_bench, directory, namesrv.address, ours.address, java.address)
 
 
+class Decisions(NamedTuple):
+    """What both brokers decide in every case, by its name."""
+
+    java: Verdicts
+    java_binary: Verdicts
+    ours: Verdicts
+    again: Verdicts
+    binary: Verdicts
+    binary_again: Verdicts
+
+
+CASES = list(cases())
+RECEIPTS = {Code.ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME}
+
+
 @pytest.fixture(scope="module")
-def verdicts(guarded: Guarded) -> tuple[Verdicts, Verdicts]:
-    """What Apache's broker and ours decide in every case."""
-    return asyncio.run(decide(guarded.java_broker)), asyncio.run(decide(guarded.broker))
+def decisions(guarded: Guarded) -> Decisions:
+    json, binary = HeaderEncoding.JSON, HeaderEncoding.ROCKETMQ
+    java = asyncio.run(decide(guarded.java_broker, json, binary))
+    return Decisions(*java, *asyncio.run(decide(guarded.broker, json, json, binary, binary)))
 
 
-async def decide(address: str) -> Verdicts:
-    async with await RawPeer.connect(address) as peer:
-        for code, fields, body in preparation():
-            made = await ask(peer, signed(Frame(code=code, fields=fields, body=body), ROOT))
-            assert made.code == ResponseCode.SUCCESS, (fields, made.remark)
-        found: dict[str, Verdict] = {}
-        for _, group in groupby(cases(), key=lambda case: case.exchange.name):
-            found |= await decide_all(peer, list(group))
-        return found
+def differing(decisions: Decisions) -> list[Case]:
+    return [
+        case
+        for case in CASES
+        if decisions.java[case.name].denied != decisions.ours[case.name].denied
+    ]
 
 
-async def decide_all(peer: RawPeer, together: list[Case]) -> Verdicts:
-    """Send the requests of several identities at once: the answers come in any order."""
-    for number, case in enumerate(together):
-        frame = signed(_frame(case), case.identity)
-        frame.opaque = number
-        await peer.send(encode_frame(frame))
-    found: dict[str, Verdict] = {}
-    while len(found) < len(together):
-        answer = await response(peer)
-        remark = answer.remark or ""
-        is_denial = any(text in remark for text in DENIALS)
-        denied = answer.code == ResponseCode.NO_PERMISSION and is_denial
-        found[together[answer.opaque].name] = Verdict(denied, remark)
-    return found
+def test_every_code_is_asked_by_every_identity_and_decided(decisions: Decisions) -> None:
+    assert {case.exchange.code for case in CASES} == {UNKNOWN_CODE, *Code}
+    assert len({case.name for case in CASES}) == len(CASES) > 8000
+    for verdicts in (decisions.java, decisions.ours, decisions.again):
+        assert verdicts.keys() == {case.name for case in CASES}
+    for some in decisions:
+        codes = {verdict.code for verdict in some.values()}
+        assert not codes & {None, ResponseCode.SYSTEM_BUSY}, "it was not looked at"
 
 
-async def ask(peer: RawPeer, frame: Frame) -> Frame:
-    await peer.send(encode_frame(frame))
-    return await response(peer)
+def test_ours_decides_as_apache_does_but_for_what_is_explained(decisions: Decisions) -> None:
+    differ = differing(decisions)
+    unexplained = [
+        (case.name, decisions.java[case.name], decisions.ours[case.name])
+        for case in differ
+        if not explanation(case, denied_there=decisions.java[case.name].denied)
+    ]
+    assert unexplained == []
+    assert len(CASES) - len(differ) >= 500
 
 
-async def response(peer: RawPeer) -> Frame:
-    while True:
-        answer = await peer.frame()
-        if answer.is_response:  # the broker also asks and notifies its clients
-            return answer
+def test_every_explanation_is_needed(decisions: Decisions) -> None:
+    needed = set()
+    for case in differing(decisions):
+        difference = explanation(case, denied_there=decisions.java[case.name].denied)
+        if difference is not None:
+            needed.add((difference.reason, case.exchange.code))
+    assert needed == {(each.reason, code) for each in DIFFERENCES for code in each.codes}
 
 
-def _frame(case: Case) -> Frame:
-    now = int(time.time() * 1000)
-    fields = {
-        name: text.replace("{now}", str(now)).replace("{later}", str(now + 3_600_000))
-        for name, text in case.exchange.fields.items()
-    }
-    return Frame(code=case.exchange.code, fields=fields, body=case.exchange.body)
+def test_unknown_senders_are_served_nothing_and_the_super_user_everything(
+    decisions: Decisions,
+) -> None:
+    for case in CASES:
+        for verdicts in (decisions.java, decisions.ours):
+            if case.identity in SERVED_NOTHING:
+                assert verdicts[case.name].denied, case.name
+            if case.identity == ROOT:
+                assert not verdicts[case.name].denied, case.name
 
 
-def explanation(case: Case, java: Verdict, ours: Verdict) -> str | None:
-    """Why ours decides otherwise; None if nobody knows."""
-    code = case.exchange.code
-    if case.is_about(POP_RETRY):
-        return "RocketMQ takes a POP retry topic for one of a group that has this long name"
-    if java.denied:
-        return None
-    if code not in set(Code):
-        return "an unknown code needs Cluster:Update"
-    is_about_retries = case.is_about("%RETRY%")
-    for reason, codes in STRICTER.items():
-        if code in codes and ("retry topics" not in reason or is_about_retries):
-            return reason
-    return None
+def test_who_may_update_the_cluster_is_served_what_needs_that(decisions: Decisions) -> None:
+    for case in CASES:
+        if case.exchange.code in NEEDS_CLUSTER_UPDATE | UNKNOWN_TO_APACHE | SENT_TO_CLIENTS:
+            is_served = not decisions.ours[case.name].denied
+            assert is_served == (case.identity in MAY_UPDATE_THE_CLUSTER), case.name
 
 
-def test_ours_decides_as_apache_does(verdicts: tuple[Verdicts, Verdicts]) -> None:
-    java, ours = verdicts
-    unexplained = {}
-    same = 0
-    for case in cases():
-        theirs, own = java[case.name], ours[case.name]
-        if theirs.denied == own.denied:
-            same += 1
-        elif explanation(case, theirs, own) is None:
-            unexplained[case.name] = theirs, own
-    assert not unexplained
-    assert same >= 500
+def test_the_decisions_stay_the_same_when_they_are_prepared(
+    guarded: Guarded, decisions: Decisions
+) -> None:
+    assert denied(decisions.again) == denied(decisions.ours)
+    if COMPILED:
+        figures = asyncio.run(runtime_figures(guarded))
+        assert int(figures["fastPathSends"]) > 20
+        assert int(figures["fastPathPulls"]) > 20
 
 
-def test_denials_have_apaches_texts(verdicts: tuple[Verdicts, Verdicts]) -> None:
-    java, ours = verdicts
+def test_the_encoding_of_the_header_makes_no_difference(decisions: Decisions) -> None:
+    for plain, binary in (
+        (decisions.java, decisions.java_binary),
+        (decisions.ours, decisions.binary),
+        (decisions.ours, decisions.binary_again),
+    ):
+        assert len(binary) > 800
+        assert denied(binary) == {name: plain[name].denied for name in binary}
+
+
+def denied(verdicts: Verdicts) -> dict[str, bool]:
+    return {name: verdict.denied for name, verdict in verdicts.items()}
+
+
+async def runtime_figures(guarded: Guarded) -> Mapping[str, str]:
+    address = guarded.name_server
+    async with AdminClient(address, access_key=ROOT, secret_key=ROOT_PASSWORD) as admin:
+        return await admin.brokers.runtime(guarded.broker)
+
+
+def test_denials_have_apaches_texts(decisions: Decisions) -> None:
     different = {
-        name: (theirs.remark, ours[name].remark)
-        for name, theirs in java.items()
-        if theirs.denied
-        and ours[name].denied
-        and theirs.remark != ours[name].remark
-        and POP_RETRY not in name
+        case.name: (theirs.remark, own.remark)
+        for case in CASES
+        if (theirs := decisions.java[case.name]).denied
+        and (own := decisions.ours[case.name]).denied
+        and theirs.remark != own.remark
+        and case.exchange.code not in SENT_TO_CLIENTS
+        and not (case.exchange.code in RECEIPTS and case.is_about(POP_RETRY))
     }
-    assert not different
+    assert different == {}
 
 
 # ---- Java's clients, mqadmin and broker with credentials

@@ -2,11 +2,11 @@
 
 RocketMQ 4.9 checks nine requests by topic and group, wants an admin for five, and serves all others
 to every known account. Here the same holds for requests that read, while every request that changes
-something has its rule; `STRICTER` lists the differences. Groups appear as their retry topics, as in
-RocketMQ.
+something has its rule; `tests/interop/plain_acl_cases.py` has the differences. Groups appear as
+their retry topics, as in RocketMQ.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from bolide.auth.plain.accounts import Permission
@@ -42,23 +42,6 @@ ADMIN = Needs(needs_admin=True)
 KNOWN_ACCOUNT = Needs()
 
 _SUB, _PUB = Permission.SUB, Permission.PUB
-
-STRICTER: Mapping[str, tuple[Code, ...]] = {
-    "a batch is a send: 4.9 lets every account send one to any topic": (Code.SEND_BATCH_MESSAGE,),
-    "a reply to another topic than that of replies is a send": (
-        Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2,
-    ),
-    "a send to a retry topic needs SUB of that topic's group, not of the group in another field": (
-        Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2,
-    ),
-    "the end of a transaction needs PUB of the topic of its message": (Code.END_TRANSACTION,),
-    "a lite pull is a pull": (Code.LITE_PULL_MESSAGE,),
-    "a lock of queues needs SUB of the group": (Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ),
-    "a message read by its position needs SUB of every topic": (Code.VIEW_MESSAGE_BY_ID,),
-    "a message that is sent back needs SUB of its topic": (Code.CONSUMER_SEND_MSG_BACK,),
-}  # fmt: skip
-"""Requests of clients for which RocketMQ 4.9 wants less, and why. Requests that administer, that
-are sent among servers and change something, or that 4.9 does not know need an admin besides."""
 
 
 def needs_of(request: Frame, cluster: str = "") -> Needs:

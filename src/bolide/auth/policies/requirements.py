@@ -2,8 +2,8 @@
 
 The rules are those of RocketMQ 5.5 (`DefaultAuthorizationContextBuilder` and the annotations of its
 request headers). RocketMQ lets every authenticated user send a request for which it has no rule.
-Here such a request needs `Cluster:Update` unless it only reads (`STRICTER` and `OPEN_TO_USERS` list
-both kinds), and so does a code that the table does not know.
+Here such a request needs `Cluster:Update` unless it only reads (`OPEN_TO_USERS` lists those), and
+so does a code that the table does not know. `tests/interop/policy_cases.py` has all differences.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -345,42 +345,6 @@ OPEN_TO_USERS: frozenset[int] = frozenset(
     )
 )
 """Requests that every authenticated user may send, as in RocketMQ: they change nothing."""
-
-STRICTER: Mapping[str, frozenset[int]] = {
-    "RocketMQ lets every user send it; here it needs Cluster:Update": frozenset({
-        Code.UPDATE_BROKER_CONFIG, Code.UPDATE_NAMESRV_CONFIG, Code.UPDATE_CONTROLLER_CONFIG,
-        Code.UPDATE_AND_CREATE_STATIC_TOPIC, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, Code.SET_MESSAGE_REQUEST_MODE,
-        Code.TRIGGER_DELETE_FILES, Code.DELETE_EXPIRED_COMMITLOG, Code.CLEAN_EXPIRED_CONSUMEQUEUE,
-        Code.CLEAN_UNUSED_TOPIC, Code.SET_COMMITLOG_READ_MODE,
-        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
-        Code.POP_ROLLBACK, Code.SWITCH_TIMER_ENGINE, Code.REGISTER_FILTER_SERVER,
-        Code.REGISTER_MESSAGE_FILTER_CLASS, Code.TRIGGER_LITE_DISPATCH, Code.POP_LITE_MESSAGE,
-        Code.ACK_LITE_MESSAGE, Code.LITE_SUBSCRIPTION_CTL,
-        Code.RESET_CONSUMER_OFFSET_IN_BROKER, Code.RESET_CONSUMER_OFFSET_IN_CONSUMER,
-        Code.SUSPEND_CONSUMER, Code.RESUME_CONSUMER, Code.ADJUST_CONSUMER_THREAD_POOL,
-    }),
-    "RocketMQ lets every user send it; here it needs Create on each topic": frozenset({
-        Code.UPDATE_AND_CREATE_TOPIC_LIST,
-    }),
-    "RocketMQ lets every user send it; here it needs Pub, unless its topic is that of replies":
-        frozenset({Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2}),
-    "RocketMQ lets every user send it; here it needs Sub on topic and group": frozenset({
-        Code.LITE_PULL_MESSAGE, Code.BATCH_ACK_MESSAGE,
-    }),
-    "without a topic, RocketMQ lets every user send it; here it needs the cluster": frozenset({
-        Code.VIEW_MESSAGE_BY_ID, Code.RESUME_CHECK_HALF_MESSAGE, Code.QUERY_CONSUME_QUEUE,
-    }),
-    "RocketMQ does not look at retry topics; here they belong to their group": frozenset({
-        Code.PULL_MESSAGE, Code.QUERY_CONSUMER_OFFSET, Code.UPDATE_CONSUMER_OFFSET,
-        Code.HEART_BEAT, Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ,
-    }),
-    "RocketMQ looks at the names in the request; here the message found counts": frozenset({
-        Code.CONSUMER_SEND_MSG_BACK, Code.VIEW_MESSAGE_BY_ID, Code.END_TRANSACTION,
-        Code.RESUME_CHECK_HALF_MESSAGE,
-    }),
-}  # fmt: skip
-"""Why a request needs more here than in RocketMQ, beside `internal_guarded`."""
 
 
 def needs_of(request: Frame, cluster: str) -> list[Need]:

@@ -7,12 +7,13 @@ import pytest
 
 from bolide.auth.plain import needs
 from bolide.auth.plain.accounts import Permission
-from bolide.auth.plain.needs import ADMIN, KNOWN_ACCOUNT, STRICTER, needs_of, needs_of_found
+from bolide.auth.plain.needs import ADMIN, KNOWN_ACCOUNT, needs_of, needs_of_found
 from bolide.auth.request_bodies import UnreadableBody
 from bolide.auth.request_purposes import PURPOSES, Purpose
 from bolide.protocol.codes import RequestCode as Code
 from bolide.protocol.frame import Frame
 from bolide.protocol.requests import REQUESTS
+from tests.interop.plain_acl_cases import STRICTER
 
 PUB, SUB = Permission.PUB, Permission.SUB
 BOTH = {"topic": "T", "consumerGroup": "g"}
