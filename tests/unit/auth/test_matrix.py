@@ -1,12 +1,14 @@
 """Every request by every kind of sender, on both paths, with both generations of access control.
 
+All requests are decided by the gate; those that the fast path can serve are asked again there.
+
 What each sender may do is spelled out here by request code, apart from the rules that decide it.
 """
 
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import pytest
 
@@ -26,13 +28,16 @@ from bolide.protocol.codes import RequestCode as Code
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.framing import encode_frame
+from bolide.protocol.message_id import OffsetId
 from bolide.protocol.signature import ACCESS_KEY, SIGNATURE, signature
 from tests.support.access import access_in, entry, give, secret_of
 from tests.support.aio import on_loop, until
 from tests.support.broker import pull_header, send_header
-from tests.support.broker_core import BrokerCore, Peer
+from tests.support.broker_core import BrokerCore, WholeLogStore
 
 UNKNOWN = 54321
+PREPARED = 4
+"""The system flag of a half message."""
 UNIQUE_ID = "7F00000112345678ABCDEF0000010000"
 ALL = frozenset(map(int, Code)) | {UNKNOWN}
 ELSEWHERE, WHITE = "192.168.7.7:4000", "10.7.7.7:4000"
@@ -176,18 +181,51 @@ async def policies(directory: Path) -> Access:
 GENERATIONS = {"ACL 1.0": plain, "ACL 2.0": policies}
 
 
+class Asked(NamedTuple):
+    """A request without credentials."""
+
+    code: int
+    fields: dict[str, str]
+    body: bytes = b""
+
+    def encoded(self, sender: Sender, opaque: int, encoding: HeaderEncoding) -> bytes:
+        fields = sender.sign(self.fields, self.body)
+        return encode_frame(
+            Frame(code=self.code, fields=fields, body=self.body, opaque=opaque, encoding=encoding)
+        )
+
+
+HALF = Asked(
+    Code.SEND_MESSAGE_V2,
+    send_header(
+        "T",
+        sys_flag=PREPARED,
+        properties={"TRAN_MSG": "true", "UNIQ_KEY": UNIQUE_ID, "PGROUP": "producers"},
+    ).to_short(),
+    b"hello",
+)
+KINDS = {
+    "send": Asked(310, *request_of(310)),
+    "batch": Asked(320, *request_of(320)),
+    "half": HALF,
+    "end of a transaction": Asked(37, {}),
+    "pull": Asked(11, *request_of(11)),
+    "lite pull": Asked(361, *request_of(361)),
+}
+"""All that the fast path serves; the end of a transaction is filled in for each half."""
+
+
 class Stage:
     """A broker behind access control, and a peer of it."""
 
-    def __init__(self, directory: Path, access: Access, sender: Sender, *, fast: bool) -> None:
+    def __init__(self, directory: Path, access: Access, peer: str) -> None:
         gate = Gate(access=access)
         gate.on_denied.add(lambda request, peer, refused: self.denied.append(request.code))
         self.denied: list[int] = []
-        self.core = BrokerCore(directory / "broker", gate=gate)
+        self.core = BrokerCore(directory / "broker", gate=gate, store_class=WholeLogStore)
         self.core.tables.groups.require("G")
-        self._fast = fast
-        self._sender = sender
-        self._peer = self._connect(sender)
+        self._peer = self.core.connect(prepared=False)
+        self._peer.connection.peer = peer
         self._opaque = 1000  # apart from the numbers of the broker's own requests
 
     async def __aenter__(self) -> Self:
@@ -198,15 +236,12 @@ class Stage:
         self._peer.connection.connection_lost(None)  # ends what waits
         await self.core.stop()
 
-    def _connect(self, sender: Sender) -> Peer:
-        peer = self.core.connect(fast=self._fast, prepared=False)
-        peer.connection.peer = sender.peer
-        return peer
-
-    def send(self, code: int, encoding: HeaderEncoding = HeaderEncoding.JSON) -> int:
+    def send(
+        self, asked: Asked, sender: Sender, encoding: HeaderEncoding = HeaderEncoding.JSON
+    ) -> int:
         """Send a request; returns its number."""
         self._opaque += 1
-        self._peer.receive(_encoded(code, self._sender, self._opaque, encoding))
+        self._peer.receive(asked.encoded(sender, self._opaque, encoding))
         return self._opaque
 
     async def answer(self, opaque: int) -> Frame:
@@ -215,39 +250,59 @@ class Stage:
         assert found is not None
         return found
 
-    async def add_message(self) -> None:
-        """Have a message in the topic, so that there is something to pull."""
-        admin = SENDERS["admin"]
-        peer = self._connect(admin)
-        peer.receive(_encoded(Code.SEND_MESSAGE_V2, admin, 1, HeaderEncoding.JSON))
-        await until(lambda: peer.answer(1))
+    async def ask(
+        self, kind: str, sender: Sender, encoding: HeaderEncoding, *, allowed: bool = True
+    ) -> bool:
+        """Send a request of a kind; says whether the fast path served it."""
+        asked = KINDS[kind]
+        if asked.code == Code.END_TRANSACTION:
+            asked = await self._end_of_a_half(sender if allowed else SENDERS["admin"])
+        before = self.served
+        answer = await self.answer(self.send(asked, sender, encoding))
+        await asyncio.sleep(0)  # the burst ends, and is counted
+        is_denied = answer.code == ResponseCode.NO_PERMISSION
+        assert is_denied == (self.denied[-1:] == [asked.code]), answer.remark
+        return self.served > before
+
+    async def _end_of_a_half(self, sender: Sender) -> Asked:
+        """The fast path ends transactions of those who may send halves to the same topic."""
+        stored = (await self.answer(self.send(HALF, sender))).fields or {}
+        await asyncio.sleep(0)  # it is counted
+        position = OffsetId.decode(stored["msgId"]).physical_offset
+        fields = {
+            "topic": "T", "producerGroup": "producers",
+            "tranStateTableOffset": stored["queueOffset"], "commitLogOffset": str(position),
+            "commitOrRollback": "8", "fromTransactionCheck": "false", "msgId": UNIQUE_ID,
+            "transactionId": UNIQUE_ID,
+        }  # fmt: skip
+        return Asked(Code.END_TRANSACTION, fields)
+
+    @property
+    def served(self) -> int:
+        """Requests that the fast path served."""
+        if not COMPILED:
+            return 0
+        figures = self.core.fast_path.fall_throughs
+        return int(figures.served_sends + figures.served_pulls)
 
 
-def _encoded(code: int, sender: Sender, opaque: int, encoding: HeaderEncoding) -> bytes:
-    fields, body = request_of(code)
-    signed = sender.sign(fields, body)
-    return encode_frame(
-        Frame(code=code, fields=signed, body=body, opaque=opaque, encoding=encoding)
-    )
-
-
-@pytest.mark.parametrize("fast", [True, False], ids=["fast path", "handlers"])
 @pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize("generation", GENERATIONS)
 @on_loop
 async def test_every_request_is_decided_as_the_table_says(
-    tmp_path: Path, generation: str, sender: str, fast: bool
+    tmp_path: Path, generation: str, sender: str
 ) -> None:
     access = await GENERATIONS[generation](tmp_path)
     allowed = ALLOWED[generation].get(sender, frozenset())
     for code in sorted(ALL):
         # One broker for each request: what an admin asks for is carried out.
         (tmp_path / str(code)).mkdir()
-        async with Stage(tmp_path / str(code), access, SENDERS[sender], fast=fast) as stage:
-            opaque = stage.send(code)
+        async with Stage(tmp_path / str(code), access, SENDERS[sender].peer) as stage:
+            opaque = stage.send(Asked(code, *request_of(code)), SENDERS[sender])
             for _ in range(3):  # the gate is asked at once, or by a task
                 await asyncio.sleep(0)
             assert stage.denied == ([] if code in allowed else [code])
+            assert not stage.served, "a first request is for gate and handlers"
             if stage.denied:  # what is allowed may wait for messages
                 assert (await stage.answer(opaque)).code == ResponseCode.NO_PERMISSION
                 assert all(AUDIT_TOPIC.encode() in data for _, data in stage.core.log)
@@ -256,22 +311,26 @@ async def test_every_request_is_decided_as_the_table_says(
 @pytest.mark.parametrize("encoding", [HeaderEncoding.JSON, HeaderEncoding.ROCKETMQ])
 @pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("code", [310, 320, 11, 361])
+@pytest.mark.parametrize("kind", KINDS)
 @on_loop
-async def test_a_stream_of_requests_is_decided_alike_from_first_to_last(
-    tmp_path: Path, code: int, generation: str, sender: str, encoding: HeaderEncoding
+async def test_the_fast_path_serves_those_who_may_and_nobody_else(
+    tmp_path: Path, kind: str, generation: str, sender: str, encoding: HeaderEncoding
 ) -> None:
+    """All on one connection, on which an admin's requests of the kind are prepared."""
     access = await GENERATIONS[generation](tmp_path)
-    async with Stage(tmp_path, access, SENDERS[sender], fast=True) as stage:
-        await stage.add_message()
-        answers = [await stage.answer(stage.send(code, encoding)) for _ in range(5)]
-        await asyncio.sleep(0)  # the burst ends, and is counted
-    if code not in ALLOWED[generation].get(sender, frozenset()):
-        assert {each.code for each in answers} == {ResponseCode.NO_PERMISSION}
-        assert stage.denied == [code] * 5
-        return
-    assert not stage.denied
-    assert ResponseCode.NO_PERMISSION not in {each.code for each in answers}
-    if COMPILED:
-        served = stage.core.fast_path.fall_throughs
-        assert served.served_sends + served.served_pulls == 4, "all but the first one"
+    admin, other = SENDERS["admin"], SENDERS[sender]
+    async with Stage(tmp_path, access, other.peer) as stage:
+        await stage.answer(stage.send(KINDS["send"], admin))  # something to pull
+        first, *further = [await stage.ask(kind, admin, encoding) for _ in range(3)]
+        assert further == [COMPILED, COMPILED]
+        assert not first or kind == "send"  # of which there was one already
+        allowed = KINDS[kind].code in ALLOWED[generation].get(sender, frozenset())
+        served = [await stage.ask(kind, other, encoding, allowed=allowed) for _ in range(3)]
+        if allowed:
+            assert not stage.denied
+            assert served == [COMPILED and sender == "admin", COMPILED, COMPILED]
+        else:
+            assert stage.denied == [KINDS[kind].code] * 3
+            assert not any(served)
+        stage.denied.clear()
+        assert await stage.ask(kind, admin, encoding) == COMPILED, "denials void no plan"
