@@ -5,9 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bolide.auth.access import Access, Identity, OpenAccess
+from bolide.auth.access import Access, AccessGate, Identity, OpenAccess
 from bolide.auth.choice import choose_access
-from bolide.auth.gate import AccessGate
 from bolide.auth.policies.access import PolicyAccess
 from bolide.auth.policies.metadata import Metadata
 from bolide.auth.policies.model import Acl, User

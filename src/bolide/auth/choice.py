@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bolide.auth.access import Access, OpenAccess
+from bolide.auth.access import Access, LocalAdministration, OpenAccess
 from bolide.auth.credentials import initial_user, inner_credentials
-from bolide.auth.open_access import LocalAdministration
 from bolide.auth.policies.access import PolicyAccess
 from bolide.auth.policies.files import PolicyFiles
 from bolide.auth.policies.metadata import Metadata

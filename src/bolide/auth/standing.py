@@ -2,8 +2,7 @@
 
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
-from bolide.auth.access import Access, Identity, is_loopback
-from bolide.auth.open_access import LocalAdministration
+from bolide.auth.access import Access, Identity, LocalAdministration, is_loopback
 from bolide.auth.policies.decisions import parsed_address
 from bolide.auth.policies.model import Action, BadPolicy, Pattern, Resource
 from bolide.protocol.codes import RequestCode

@@ -4,15 +4,15 @@ The dispatcher asks the gate about every request before its handler sees it. The
 only what a prepared plan covers, and a plan is made when gate and handler have admitted a request
 of the same identity, kind and target. So the decision of `Access` must depend on these alone; when
 its decisions change it calls `on_changed`, which voids all plans. The plans of those who sign have
-their secret, by which each further request is verified; one that is not right comes to the gate.
-Hooks see every single request: while there is one, requests of its kind are not prepared.
+their secret, by which each further request is verified; a request whose signature is missing or
+wrong falls through to the gate. Hooks see every single request: while there is one, requests of its
+kind are not prepared.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from bolide.auth.access import Access, Identity, OpenAccess
-from bolide.auth.found_messages import FoundMessageCheck
+from bolide.auth.access import Access, FoundMessageCheck, Identity, OpenAccess
 from bolide.events import Listeners
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.pull import PullHeader

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from bolide.auth.access import AccessGate
 from bolide.auth.audit import Auditor
 from bolide.auth.choice import choose_access
 from bolide.auth.credentials import inner_signers
-from bolide.auth.gate import AccessGate
 from bolide.auth.standing import StandingHandlers
 from bolide.config import ConfigCell
 from bolide.errors import BolideError

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bolide.auth.access import Access, OpenAccess
-from bolide.auth.open_access import LocalAdministration
+from bolide.auth.access import Access, LocalAdministration, OpenAccess
 from bolide.auth.standing import StandingHandlers, open_standing
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.access import WhoAmIReply

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from bolide.auth.found_messages import FoundMessageCheck
+from bolide.auth.access import FoundMessageCheck
 from bolide.broker.background import ADMIN, message_at, on_thread
 from bolide.broker.metadata.clients import ClientTable, Member
 from bolide.broker.metadata.groups import GroupTable

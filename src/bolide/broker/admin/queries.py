@@ -1,6 +1,6 @@
 """Look-ups of messages by key or offset, and of queue entries (`QueryMessageProcessor`)."""
 
-from bolide.auth.found_messages import FoundMessageCheck
+from bolide.auth.access import FoundMessageCheck
 from bolide.broker.background import ADMIN, message_at, on_thread
 from bolide.broker.filters.subscriptions import FilterTable
 from bolide.broker.metadata.clients import ClientTable

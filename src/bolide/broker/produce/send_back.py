@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bolide.auth.found_messages import FoundMessageCheck
+from bolide.auth.access import FoundMessageCheck
 from bolide.broker.background import COLD_READS, message_at, on_thread
 from bolide.broker.consume.expiry import has_expired
 from bolide.broker.metadata.groups import GroupTable

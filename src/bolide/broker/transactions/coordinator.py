@@ -3,7 +3,7 @@
 import logging
 from functools import partial
 
-from bolide.auth.found_messages import FoundMessageCheck
+from bolide.auth.access import FoundMessageCheck
 from bolide.broker.background import TRANSACTIONS, Background, message_at, on_thread
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.offsets import OffsetTable

@@ -1,8 +1,7 @@
 import pytest
 
-from bolide.auth.access import Identity, OpenAccess, is_loopback
+from bolide.auth.access import Identity, LocalAdministration, OpenAccess, is_loopback
 from bolide.auth.choice import choose_access
-from bolide.auth.open_access import LocalAdministration
 from bolide.auth.settings import AccessSettings
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
