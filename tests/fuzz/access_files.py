@@ -1,21 +1,12 @@
-"""Targets of the files of access control; those whose parser is not part of the build are left out.
-
-The modules are found by name, so that the list of targets has no import that may fail.
-"""
-
-from collections.abc import Callable
-from importlib import import_module, util
-from typing import Any
+"""Targets of the files of access control."""
 
 import msgspec
 
-from bolide.errors import ConfigError
+from bolide.auth.plain import addresses, documents
+from bolide.auth.policies import model
 from bolide.protocol.bodies.access import Acl, Policy, PolicyEntry
 
-Found = tuple[str, Callable[[bytes], object], tuple[bytes, ...], tuple[type[Exception], ...]]
-"""Name, function, seeds and allowed exceptions of a target."""
-
-_ACL_FILES = (
+ACL_FILES = (
     (
         b"globalWhiteRemoteAddresses:\n- 10.10.103.*\n- 192.168.0.1-5\naccounts:\n"
         b"- accessKey: RocketMQ\n  secretKey: '12345678'\n  whiteRemoteAddress: 192.168.0.*\n"
@@ -25,56 +16,33 @@ _ACL_FILES = (
     ),
     b"accounts: [{accessKey: rocketmq2, secretKey: 12345678, admin: true}]\n",
 )
-_ADDRESSES = (b"*", b"10.0.*.*", b"10.0.0.{1,2,3}", b"10.0.1-5.*", b"fe80::1-ff:*", b"2001:db8::1")
+ADDRESSES = (b"*", b"10.0.*.*", b"10.0.0.{1,2,3}", b"10.0.1-5.*", b"fe80::1-ff:*", b"2001:db8::1")
 _ENTRY = PolicyEntry(
     resource="Topic:orders*", actions=["Pub"], source_ips=["10.0.0.0/8"], decision="ALLOW"
 )
 _POLICY = Acl(subject="User:a", policies=[Policy(policy_type="Custom", entries=[_ENTRY])])
+POLICIES = (msgspec.json.encode(_POLICY),)
+BAD_POLICIES = (model.BadPolicy, msgspec.DecodeError, UnicodeError)
 
 
-def found_targets() -> list[Found]:
-    targets: list[Found] = []
-    if (documents := _module("bolide.auth.plain.documents")) is not None:
-        targets.append(("acl-file", _acl_file(documents), _ACL_FILES, (ConfigError,)))
-    if (addresses := _module("bolide.auth.plain.addresses")) is not None:
-        targets.append(("acl-address", _address(addresses), _ADDRESSES, (ValueError,)))
-    if (model := _module("bolide.auth.policies.model")) is not None:
-        seeds = (msgspec.json.encode(_POLICY),)
-        allowed = (model.BadPolicy, msgspec.DecodeError, UnicodeError)
-        targets.append(("policy", _policy(model), seeds, allowed))
-    return targets
+def acl_file(data: bytes) -> None:
+    """A file of ACL 1.0: read, written and read again it says the same."""
+    found = documents.read_document(data, "plain_acl.yml")
+    again = documents.read_document(documents.write_document(found, data), "plain_acl.yml")
+    assert again == found, f"written and read again it is {again}, was {found}"
 
 
-def _module(name: str) -> Any:
-    package = name.rpartition(".")[0]
-    if util.find_spec(package) is None or util.find_spec(name) is None:
-        return None
-    return import_module(name)
+def acl_address(data: bytes) -> None:
+    pattern = addresses.parse_pattern(data.decode("utf-8", "replace"))
+    for host in ("10.0.0.1", "fe80::1"):
+        parts = addresses.parts_of(host)
+        assert parts is not None
+        addresses.matches([pattern], parts)
 
 
-def _acl_file(documents: Any) -> Callable[[bytes], object]:
-    def read(data: bytes) -> None:
-        """A file of ACL 1.0: read, written and read again it says the same."""
-        found = documents.read_document(data, "plain_acl.yml")
-        again = documents.read_document(documents.write_document(found, data), "plain_acl.yml")
-        assert again == found, f"written and read again it is {again}, was {found}"
-
-    return read
-
-
-def _address(addresses: Any) -> Callable[[bytes], object]:
-    def read(data: bytes) -> None:
-        pattern = addresses.parse_pattern(data.decode("utf-8", "replace"))
-        for host in ("10.0.0.1", "fe80::1"):
-            addresses.matches([pattern], addresses.parts_of(host))
-
-    return read
-
-
-def _policy(model: Any) -> Callable[[bytes], object]:
-    def read(data: bytes) -> None:
-        """Policies of ACL 2.0, as files and requests have them."""
-        found = model.Acl.of(msgspec.json.decode(data, type=Acl))
-        assert model.Acl.of(found.to_wire()) == found
-
-    return read
+def policy(data: bytes) -> None:
+    """Policies of ACL 2.0, as files and requests have them."""
+    found = model.Acl.of(msgspec.json.decode(data, type=Acl))
+    again = found.to_wire()
+    if again is not None:  # as without any entry
+        assert model.Acl.of(again) == found

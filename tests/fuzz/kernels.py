@@ -1,6 +1,7 @@
 """Targets that compare the compiled kernel with its twins in plain Python."""
 
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 from bolide.kernel import (
@@ -12,12 +13,14 @@ from bolide.kernel import (
     _messages,
     _records,
     _send_frames,
+    _signatures,
     columns,
     gathering,
     index_entries,
     messages,
     records,
     send_frames,
+    signatures,
 )
 from bolide.protocol import framing, inner_batch
 from bolide.protocol.compression import CodecMissing
@@ -57,11 +60,56 @@ def mended_frame(data: bytes) -> None:
 
 
 def mended_seeds() -> list[bytes]:
+    return _mended(samples.frames())
+
+
+def _mended(frames: Iterable[bytes]) -> list[bytes]:
     seeds = []
-    for wire in samples.frames():
+    for wire in frames:
         (word,) = struct.unpack_from(">I", wire, 4)
         seeds.append(bytes([word >> 24]) + struct.pack(">H", word & 0xFFFF) + wire[8:])
     return seeds
+
+
+def signed_frame(data: bytes) -> None:
+    """A frame as for `mended_frame`, as it is and with its signature made right.
+
+    Compiled code may take a right signature for wrong, if the header is unusual, but no wrong one
+    for right.
+    """
+    if len(data) < 3:
+        return
+    size = min(int.from_bytes(data[1:3]), len(data) - 3)
+    wire = struct.pack(">II", len(data) + 1, (data[0] & 1) << 24 | size) + data[3:]
+    right = samples.signed_anew(wire)
+    _verify(wire, wire)
+    _verify(right, right)
+    if right != wire:  # and when another body follows, of which it is not the signature
+        _verify(right[:-1] + bytes([right[-1] ^ 1]), right)
+    _sign(data[1 : 1 + data[0]], data)
+
+
+def _verify(wire: bytes, before: bytes) -> None:
+    for data, position in ((wire, 0), (before + wire, len(before)), (wire[:-1], 0), (wire, 1)):
+        is_right = signatures.SigningKey(samples.SECRET).is_signed(data, position)
+        key = _signatures.SigningKey(samples.SECRET)
+        key.is_signed(before, 0)  # it remembers the order of the fields
+        if key.is_signed(data, position) and not is_right:
+            raise Disagreement(f"compiled code takes the signature of {data!r} for right")
+
+
+def _sign(secret: bytes, content: bytes) -> None:
+    """Signatures by the processor's instructions and without them."""
+    for extended in (False, True):
+        _signatures.use_sha_extensions(extended)
+        agree(
+            lambda: signatures.SigningKey(secret).sign(content),
+            lambda: _signatures.SigningKey(secret).sign(content),
+        )
+
+
+def signed_seeds() -> list[bytes]:
+    return _mended(samples.signed_frames())
 
 
 def record(data: bytes) -> None:

@@ -4,19 +4,21 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 from msgspec import inspect
+from msgspec.structs import replace
 
 from bolide.kernel import records
 from bolide.model.message import Message
 from bolide.protocol import fastjson
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, HeaderEncoding
-from bolide.protocol.framing import encode_frame
+from bolide.protocol.framing import decode_frame, encode_frame
 from bolide.protocol.header import Header
 from bolide.protocol.record import RecordDraft
 from bolide.protocol.requests import REQUESTS, RequestKind
+from bolide.protocol.signature import ACCESS_KEY, SIGNATURE, signature
 
 V4 = b"\x0a\x00\x00\x05\x00\x00\x2a\x9f"
 V6 = bytes(range(16)) + b"\x00\x00\x2a\x9f"
@@ -152,9 +154,38 @@ def odd_json() -> Iterator[bytes]:
     )  # fmt: skip
 
 
-def structs_in(module: Any) -> list[type[msgspec.Struct]]:
-    return [
-        each
-        for each in vars(module).values()
-        if isinstance(each, type) and issubclass(each, msgspec.Struct)
-    ]
+# ---- signed requests
+
+KEY, SECRET = "fuzz", b"secret-of-fuzz"
+
+
+def signed(frame: Frame) -> Frame:
+    """A request with the credentials of the account."""
+    fields = {**(frame.fields or {}), ACCESS_KEY: KEY}
+    fields[SIGNATURE] = signature(fields, frame.body, SECRET, frame.version)
+    return replace(frame, fields=fields)
+
+
+def signed_anew(wire: bytes) -> bytes:
+    """A frame whose signature, if it has one, is made right in its place.
+
+    So a mutation of a signed request is signed, however unusual its header has become.
+    """
+    try:
+        frame = decode_frame(wire[4:])
+    except ProtocolError:
+        return wire
+    fields = frame.fields or {}
+    given = fields.get(SIGNATURE, "").encode(errors="replace")
+    right = signature(fields, frame.body, SECRET, frame.version).encode()
+    if len(given) != len(right) or wire.count(given) != 1:
+        return wire
+    return wire.replace(given, right)
+
+
+def signed_frames() -> Iterator[bytes]:
+    """As `frames`, with credentials."""
+    for frame in requests():
+        yield encode_frame(signed(frame))
+        if frame.code <= 0x7FFF:
+            yield encode_frame(signed(replace(frame, encoding=HeaderEncoding.ROCKETMQ)))

@@ -14,23 +14,28 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
 from msgspec.structs import replace
 
+from bolide.auth.access import Access, Identity, OpenAccess
 from bolide.broker.consume import long_polling as long_polling_module
+from bolide.broker.gate import Gate
 from bolide.model.message import Message
 from bolide.namesrv.server import NameServer
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.framing import FrameDecoder, encode_frame
+from bolide.protocol.refusals import NoPermission
+from bolide.protocol.signature import ACCESS_KEY, is_signed_by
 from bolide.remoting import connection as connection_module
 from tests.fuzz import samples
 from tests.fuzz.agreement import Disagreement
-from tests.support.broker_core import BrokerCore, Peer
+from tests.support.broker_core import BrokerCore, Peer, WholeLogStore
 from tests.support.name_servers import config_in
 
 T = TypeVar("T")
@@ -41,6 +46,7 @@ _FAST_CODES = {
     RequestCode.PULL_MESSAGE,
 }  # fmt: skip
 _MAX_FRAMES = 16
+_LEFT_AS_IT_IS = 2
 _PATIENCE = 50
 """Times that unanswered requests are waited for, 5 ms each."""
 
@@ -104,8 +110,12 @@ def _run(serve: Callable[[Path], Coroutine[Any, Any, T]]) -> T:
     return found
 
 
-def wire_of(data: bytes) -> bytes:
-    """The frames of an input, as they stand on the wire."""
+def wire_of(data: bytes, *, sign: bool = False) -> bytes:
+    """The frames of an input, as they stand on the wire.
+
+    Args:
+        sign: signatures are made right, unless the encoding has a bit that says no.
+    """
     wire = b""
     for _ in range(_MAX_FRAMES):
         if len(data) < _HEAD.size:
@@ -115,7 +125,8 @@ def wire_of(data: bytes) -> bytes:
         body = data[_HEAD.size + len(header) :][:body_size]
         data = data[_HEAD.size + len(header) + len(body) :]
         size = len(header) | (encoding & 1) << 24
-        wire += struct.pack(">II", 4 + len(header) + len(body), size) + header + body
+        frame = struct.pack(">II", 4 + len(header) + len(body), size) + header + body
+        wire += samples.signed_anew(frame) if sign and not encoding & _LEFT_AS_IT_IS else frame
     return wire
 
 
@@ -141,6 +152,24 @@ def fast_seeds() -> list[bytes]:
         for encoding in HeaderEncoding
     ]
     return [*streams, b"".join(streams)]
+
+
+def signed_fast_seeds() -> list[bytes]:
+    """Streams whose first frames prepare what the further ones want."""
+    streams = [frames * 3 for frames in _plain_streams()]
+    half, end = next(each for each in _plain_streams() if each[-1].code == 37)
+    wire = b"".join(encode_frame(samples.signed(each)) for each in (half, end, half))
+    done = _run(lambda path: _served(path, wire, fast=False, access=_OneAccount()))
+    place = {"tranStateTableOffset": "1", "commitLogOffset": str(done.log[-1][0])}
+    streams.append([half, end, half, replace(end, fields=(end.fields or {}) | place)])
+    return [
+        b"".join(
+            input_of(encode_frame(samples.signed(replace(frame, encoding=encoding))))
+            for frame in frames
+        )
+        for frames in streams
+        for encoding in HeaderEncoding
+    ]
 
 
 def _plain_streams() -> Iterator[list[Frame]]:
@@ -185,16 +214,35 @@ class Outcome(NamedTuple):
     sent: Any
 
 
-async def _served(directory: Path, wire: bytes, *, fast: bool) -> Outcome:
+class _OneAccount(OpenAccess):
+    """Serves those who sign with the secret of the samples."""
+
+    def check(self, request: Frame, peer: str) -> Identity:
+        fields = request.fields or {}
+        if fields.get(ACCESS_KEY) != samples.KEY or not is_signed_by(
+            fields, request.body, samples.SECRET, request.version
+        ):
+            raise NoPermission("check signature failed.")
+        return Identity(samples.KEY, peer, is_verified=True)
+
+    def secret_of(self, identity: Identity) -> bytes | None:
+        return samples.SECRET
+
+
+async def _served(
+    directory: Path, wire: bytes, *, fast: bool, access: Access | None = None
+) -> Outcome:
     random.seed(1)  # queues are chosen by chance
-    core = BrokerCore(directory)
+    core = BrokerCore(directory, gate=Gate(access=access), store_class=WholeLogStore)
     core.parts.store.retention = _NoRetention()  # type: ignore[assignment]
     try:
         await core.transactions.queue.load()
         core.tables.groups.require("readers")
         core.store.tail(b"T", 1)
-        peer = core.connect(fast=fast)
-        peer.receive(wire)
+        # Plans without a first request are nobody's in particular: who must sign has none.
+        peer = core.connect(fast=fast, prepared=access is None)
+        for part in _parts(wire):
+            peer.receive(part)
         await _settle(peer, _PATIENCE // 10)  # long polls wait
         core.long_polling.stop()
         await _settle(peer)
@@ -207,6 +255,18 @@ async def _served(directory: Path, wire: bytes, *, fast: bool) -> Outcome:
     finally:
         await core.stop()
     return outcome
+
+
+def _parts(wire: bytes) -> list[bytes]:
+    """The first frame, the last one and what lies between, as if they were received one by one.
+
+    A half is ended only when it has been stored.
+    """
+    starts = [0]
+    while starts[-1] < len(wire):
+        starts.append(starts[-1] + 4 + int.from_bytes(wire[starts[-1] :][:4]))
+    cuts = sorted({0, *starts[1:2], *starts[-2:]})
+    return [wire[begin:end] for begin, end in pairwise(cuts)]
 
 
 async def _settle(peer: Peer, patience: int = _PATIENCE) -> None:
@@ -230,11 +290,19 @@ def broker(data: bytes) -> None:
 
 def fast_path(data: bytes) -> None:
     """Requests that the fast path may serve: it must do what the handlers do."""
-    wire = wire_of(data)
+    _compare(wire_of(data))
+
+
+def signed_fast_path(data: bytes) -> None:
+    """The same at a broker that wants signatures; most frames are signed anew, some are not."""
+    _compare(wire_of(data, sign=True), _OneAccount())
+
+
+def _compare(wire: bytes, access: Access | None = None) -> None:
     if any(frame.code not in _FAST_CODES for frame in FrameDecoder().feed(wire)):
         return
-    expected = _run(lambda directory: _served(directory, wire, fast=False))
-    found = _run(lambda directory: _served(directory, wire, fast=True))
+    expected = _run(lambda directory: _served(directory, wire, fast=False, access=access))
+    found = _run(lambda directory: _served(directory, wire, fast=True, access=access))
     if found != expected:
         raise Disagreement(f"handlers: {expected!r:.3000}\nfast path: {found!r:.3000}")
 

@@ -102,8 +102,14 @@ TARGETS: list[Target] = [
     Target("broker", _later("servers", "broker"), _later("servers", "seeds"), examples=150),
     Target("fast-path", _later("servers", "fast_path"), _later("servers", "fast_seeds"),
            examples=50),
+    Target("signed-fast-path", _later("servers", "signed_fast_path"),
+           _later("servers", "signed_fast_seeds"), examples=50),
     Target("name-server", _later("servers", "name_server"), _later("servers", "seeds"),
            examples=100),
+    Target("acl-file", access_files.acl_file, lambda: access_files.ACL_FILES, (ConfigError,)),
+    Target("acl-address", access_files.acl_address, lambda: access_files.ADDRESSES, (ValueError,)),
+    Target("policy", access_files.policy, lambda: access_files.POLICIES,
+           access_files.BAD_POLICIES),
 ]  # fmt: skip
 
 
@@ -113,6 +119,7 @@ def _kernel_targets() -> list[Target]:
     return [
         Target("frame", kernels.frame, lambda: (wire[4:] for wire in samples.frames())),
         Target("mended-frame", kernels.mended_frame, kernels.mended_seeds, examples=400),
+        Target("signed-frame", kernels.signed_frame, kernels.signed_seeds, examples=400),
         Target("record", kernels.record, samples.logs),
         Target("scan", kernels.scan, samples.logs),
         Target("columns", kernels.column, samples.logs),
@@ -127,9 +134,5 @@ def _kernel_targets() -> list[Target]:
 
 if COMPILED:
     TARGETS += _kernel_targets()
-TARGETS += [
-    Target(name, run, lambda seeds=seeds: seeds, allowed)  # type: ignore[misc]
-    for name, run, seeds, allowed in access_files.found_targets()
-]
 
 BY_NAME = {target.name: target for target in TARGETS}

@@ -12,7 +12,6 @@ from libc.string cimport memcmp, memcpy
 from bolide.kernel._bytes cimport u32
 from bolide.kernel._fields cimport Slice
 from bolide.kernel._header cimport (
-    MAX_FIELDS,
     Field,
     Header,
     named,
