@@ -567,10 +567,35 @@ def test_a_left_over_variable_changes_no_password(commands: Commands) -> None:
     commands.one("deleteUser", "-u", "gina")
 
 
-def test_copies_need_a_broker_that_tells_passwords(commands: Commands) -> None:
-    words = ("-f", commands.broker, "-t", commands.broker)
-    assert "copy user of root" in commands("copyUser", *words)
+@pytest.fixture
+def other_broker(commands: Commands, tmp_path: Path) -> Iterator[str]:
+    """Another broker of the same cluster, with users of its own."""
+    running = Running(
+        "bolide", "broker", "listenPort=0", "bindAddress=127.0.0.1", "brokerIP1=127.0.0.1",
+        "brokerName=other", f"namesrvAddr={commands.name_server}",
+        f"storePathRootDir={tmp_path / 'store'}", *SMALL, *SWITCHES,
+        f"innerClientAuthenticationCredentials={INNER}",
+    )  # fmt: skip
+    try:
+        yield running.wait_for(r"The broker\[\S+, (\S+)\] boot success")[1]
+    finally:
+        running.stop()
+        running.process.communicate()
+
+
+def test_copies_need_a_broker_that_tells_passwords(commands: Commands, other_broker: str) -> None:
+    words = ("-f", commands.broker, "-t", other_broker)
     commands.one("createUser", "-u", "emil", "-p", "emil-secret")
     commands.one("createAcl", "-s", "User:emil", "-r", "Topic:x", "-a", "Pub", "-d", "Allow")
+    refused = commands("copyUser", *words, code=1)
+    assert f"copy user of root from {commands.broker} to {other_broker} success." in refused
+    assert f"emil is not copied: {commands.broker} does not tell its password" in refused
+    assert "there is no user emil" in commands("getUser", "-u", "emil", "-b", other_broker, code=1)
+
+    commands("createUser", "-u", "emil", "-p", "another-secret", "-b", other_broker)
+    commands.one("updateUser", "-u", "emil", "-s", "disable")
+    assert "copy user of emil" in commands("copyUser", *words)
+    assert "disable" in commands("getUser", "-u", "emil", "-b", other_broker)
     assert "copy acl of User:emil" in commands("copyAcl", *words, "-s", "User:emil")
+    assert "Topic:x" in commands("getAcl", "-s", "User:emil", "-b", other_broker)
     commands.one("deleteUser", "-u", "emil")
