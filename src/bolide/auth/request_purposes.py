@@ -19,7 +19,9 @@ they only read.
 
 from enum import Enum
 
+from bolide.model.names import reply_topic
 from bolide.protocol.codes import RequestCode as Code
+from bolide.protocol.frame import Frame
 
 
 class Purpose(Enum):
@@ -132,3 +134,25 @@ PURPOSES: dict[int, Purpose] = {code: each for each, codes in _CODES.items() for
 
 if sum(map(len, _CODES.values())) != len(PURPOSES):
     raise RuntimeError("a request code has two purposes")
+
+READ_BY_REPLICAS = frozenset({
+    Code.GET_ALL_TOPIC_CONFIG, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Code.GET_ALL_CONSUMER_OFFSET,
+    Code.GET_ALL_DELAY_OFFSET, Code.GET_ALL_MESSAGE_REQUEST_MODE, Code.GET_TIMER_CHECK_POINT,
+    Code.GET_TIMER_METRICS,
+})  # fmt: skip
+"""Requests of replicas that change nothing: RocketMQ serves them to everybody whom it knows."""
+
+_REPLY_TOPIC_FIELDS: dict[int, str] = {
+    Code.SEND_REPLY_MESSAGE: "topic",
+    Code.SEND_REPLY_MESSAGE_V2: "b",
+}
+
+
+def is_reply(request: Frame, cluster: str) -> bool:
+    """Whether a request sends a reply to the cluster's own topic of replies.
+
+    That topic is nobody's, so everybody may answer. A reply reaches only the client whose request
+    it answers, but is stored in its topic too: to another topic it is a send.
+    """
+    field = _REPLY_TOPIC_FIELDS.get(request.code)
+    return field is not None and (request.fields or {}).get(field) == reply_topic(cluster)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from bolide.auth.plain.accounts import Permission
 from bolide.auth.policies.model import Action, Resource, ResourceType
 from bolide.auth.request_bodies import read_body
-from bolide.auth.request_purposes import PURPOSES, Purpose
-from bolide.model.names import is_internal, is_retry_topic, reply_topic, retry_topic
+from bolide.auth.request_purposes import PURPOSES, READ_BY_REPLICAS, Purpose, is_reply
+from bolide.model.names import is_internal, is_retry_topic, retry_topic
 from bolide.protocol.bodies.heartbeat import Heartbeat
 from bolide.protocol.bodies.locks import LockRequest
 from bolide.protocol.bodies.pop import AssignmentQuery, BatchAcks
@@ -53,7 +53,7 @@ def needs_of(request: Frame, cluster: str = "") -> Needs:
     Raises:
         UnreadableBody: the body does not say what the request is about.
     """
-    if _is_reply(request, cluster):
+    if is_reply(request, cluster):
         return KNOWN_ACCOUNT
     rule = _RULES.get(request.code)
     if rule is not None:
@@ -120,16 +120,6 @@ def _send(topic_field: str) -> Callable[[Frame], Iterable[Need]]:
             yield send_need(topic)
 
     return rule
-
-
-def _is_reply(request: Frame, cluster: str) -> bool:
-    """Whether a request sends a reply to the cluster's own topic of replies.
-
-    That topic is nobody's, so every account may answer.
-    """
-    fields: dict[int, str] = {Code.SEND_REPLY_MESSAGE: "topic", Code.SEND_REPLY_MESSAGE_V2: "b"}
-    field = fields.get(request.code)
-    return field is not None and _field(request, field) == reply_topic(cluster)
 
 
 def _group(group_field: str) -> Callable[[Frame], Iterable[Need]]:
@@ -230,15 +220,9 @@ _READS_MESSAGES = frozenset({
 _OURS_FOR_ADMINS = {
     Code.BOLIDE_LIST_TIMERS, Code.BOLIDE_LIST_TRANSACTIONS, Code.BOLIDE_LIST_FILTER_FUNCTIONS,
 }  # fmt: skip
-_READ_BY_REPLICAS = {
-    Code.GET_ALL_TOPIC_CONFIG, Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET,
-    Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Code.GET_ALL_MESSAGE_REQUEST_MODE,
-    Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS,
-}  # fmt: skip
-
 _FOR_ALL_ACCOUNTS: frozenset[int] = frozenset(
     {code for code, purpose in PURPOSES.items() if purpose is Purpose.QUERY} - _OURS_FOR_ADMINS
-    | _READ_BY_REPLICAS
+    | READ_BY_REPLICAS
     | {Code.QUERY_CONSUMER_OFFSET, Code.CHECK_CLIENT_CONFIG}
 )
 """Requests that change nothing and that RocketMQ 4.9 serves to every known account."""

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from bolide.auth.policies.decisions import Need
 from bolide.auth.policies.model import Action, Resource, ResourceType
 from bolide.auth.request_bodies import UnreadableBody, read_body
-from bolide.auth.request_purposes import PURPOSES, Purpose
-from bolide.model.names import group_of_retry_topic, is_internal, is_retry_topic, reply_topic
+from bolide.auth.request_purposes import PURPOSES, READ_BY_REPLICAS, Purpose, is_reply
+from bolide.model.names import group_of_retry_topic, is_internal, is_retry_topic
 from bolide.protocol.bodies.heartbeat import Heartbeat
 from bolide.protocol.bodies.locks import LockRequest
 from bolide.protocol.bodies.pop import BatchAcks
@@ -142,11 +142,6 @@ RULES: Mapping[int, Rule] = {
 DEFAULT = Rule(UPDATE)
 """What other requests need: `Update` on the server's own cluster."""
 
-_READ_BY_SERVERS = frozenset({
-    Code.GET_ALL_TOPIC_CONFIG, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Code.GET_ALL_CONSUMER_OFFSET,
-    Code.GET_ALL_DELAY_OFFSET, Code.GET_ALL_MESSAGE_REQUEST_MODE, Code.GET_TIMER_CHECK_POINT,
-    Code.GET_TIMER_METRICS,
-})  # fmt: skip
 _ANSWERED_FOR_THE_SENDER = frozenset({
     Code.CHECK_CLIENT_CONFIG, Code.QUERY_ASSIGNMENT,
     # Whose permissions may be asked for is decided by the handler.
@@ -232,16 +227,6 @@ def _send(request: Frame) -> Iterator[Need]:
 
 def _short_send(request: Frame) -> Iterator[Need]:
     return _topic_or_group(_fields_of(request).get("b"), PUB, SUB)
-
-
-def _is_reply(request: Frame, cluster: str) -> bool:
-    """Whether a request sends a reply to the cluster's own topic of replies.
-
-    It reaches only the client whose request it answers, but is stored in its topic too.
-    """
-    fields: dict[int, str] = {Code.SEND_REPLY_MESSAGE: "topic", Code.SEND_REPLY_MESSAGE_V2: "b"}
-    field = fields.get(request.code)
-    return field is not None and _fields_of(request).get(field) == reply_topic(cluster)
 
 
 def _recall(request: Frame) -> Iterator[Need]:
@@ -340,7 +325,7 @@ OPEN_TO_USERS: frozenset[int] = frozenset(
     and code not in _READERS
     and (
         (purpose is Purpose.QUERY and code not in _OURS)
-        or code in _READ_BY_SERVERS
+        or code in READ_BY_REPLICAS
         or code in _ANSWERED_FOR_THE_SENDER
     )
 )
@@ -356,7 +341,7 @@ def needs_of(request: Frame, cluster: str) -> list[Need]:
     Raises:
         NoPermission: the request does not name what it is about, or cannot be read.
     """
-    if _is_reply(request, cluster):
+    if is_reply(request, cluster):
         return []
     try:
         return internal_guarded(request.code, _needs_of(request, cluster), cluster)

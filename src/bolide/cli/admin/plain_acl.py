@@ -20,6 +20,7 @@ from bolide.cli.admin.session import (
     Switch,
     change_each,
     is_true,
+    items,
     require_one,
     run,
     targets,
@@ -92,8 +93,8 @@ def update_acl_config(
             white_address=white_address,
             default_topic=default_topic,
             default_group=default_group,
-            topics=_items(topics),
-            groups=_items(groups),
+            topics=None if topics is None else items(topics),
+            groups=None if groups is None else items(groups),
         ),
         None if as_json else "create or update plain access config to {} success.",
     )
@@ -175,7 +176,7 @@ def update_global_white_addr(
     name_server: NameServer = None,
 ) -> None:
     """Replace the global white list of plain_acl.yml."""
-    patterns = _items(addresses) or []
+    patterns = items(addresses)
     changed = change_each(
         name_server,
         (broker, cluster),
@@ -233,9 +234,3 @@ def _text(value: object) -> str:
 
 def _java_list(items: Sequence[str]) -> str:
     return f"[{', '.join(items)}]"
-
-
-def _items(text: str | None) -> list[str] | None:
-    if text is None:
-        return None
-    return [each.strip() for each in text.split(",") if each.strip()]

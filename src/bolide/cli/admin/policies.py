@@ -26,6 +26,8 @@ from bolide.cli.admin.session import (
     Json,
     NameServer,
     change_each,
+    find_first,
+    items,
     require_one,
     run,
     targets,
@@ -146,16 +148,12 @@ def list_acl(
     name_server: NameServer = None,
 ) -> None:
     """List policies."""
-    require_one(broker, cluster)
-
-    async def act(admin: AdminClient) -> list[Acl]:
-        for address in await targets(admin, broker, cluster):
-            found = await admin.policies.list(address, subject, resource)
-            if found:
-                return found
-        return []
-
-    _show(run(name_server, act), as_json=as_json)
+    found = find_first(
+        name_server,
+        (broker, cluster),
+        lambda admin, address: admin.policies.list(address, subject, resource),
+    )
+    _show(found or [], as_json=as_json)
 
 
 def copy_acl(
@@ -169,7 +167,7 @@ def copy_acl(
     """Copy policies from a broker to another one."""
 
     async def act(admin: AdminClient) -> None:
-        wanted = {each.strip() for each in subjects.split(",")} if subjects else None
+        wanted = set(items(subjects)) if subjects else None
         for acl in await admin.policies.list(source):
             if wanted is None or acl.subject in wanted:
                 await admin.policies.update(target, acl)
@@ -268,17 +266,13 @@ def _acl(subject: str, resources: str, actions: str, sources: str | None, decisi
     entries = [
         PolicyEntry(
             resource=resource,
-            actions=_items(actions),
-            source_ips=_items(sources or "") or None,
+            actions=items(actions),
+            source_ips=items(sources or "") or None,
             decision=decision,
         )
-        for resource in _items(resources)
+        for resource in items(resources)
     ]
     return acl_of(subject, CUSTOM, entries)
-
-
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _show(acls: list[Acl], *, as_json: bool) -> None:

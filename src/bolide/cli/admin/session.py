@@ -98,6 +98,33 @@ async def targets(
     return await choose(cluster)
 
 
+def items(text: str) -> list[str]:
+    """The items of an option, separated by commas."""
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def find_first(
+    name_server: str | None,
+    brokers: tuple[str | None, str | None],
+    find: Callable[[AdminClient, str], Awaitable[T | None]],
+) -> T | None:
+    """What the first broker of -b or -c returns that has something; None if none has.
+
+    Args:
+        brokers: the values of -b and -c, of which exactly one must be given.
+    """
+    broker, cluster = brokers
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> T | None:
+        for address in await targets(admin, broker, cluster):
+            if found := await find(admin, address):
+                return found
+        return None
+
+    return run(name_server, act)
+
+
 def change_each(
     name_server: str | None,
     brokers: tuple[str | None, str | None],

@@ -18,9 +18,10 @@ from bolide.cli.admin.session import (
     Json,
     NameServer,
     change_each,
+    find_first,
+    items,
     require_one,
     run,
-    targets,
 )
 from bolide.cli.command_line import FAILED
 from bolide.protocol.bodies.access import User
@@ -120,16 +121,11 @@ def get_user(
     name_server: NameServer = None,
 ) -> None:
     """Show a user; a Bolide broker never tells its password."""
-    require_one(broker, cluster)
-
-    async def act(admin: AdminClient) -> User | None:
-        for address in await targets(admin, broker, cluster):
-            found = await admin.users.find(address, username)
-            if found is not None:
-                return found
-        return None
-
-    found = run(name_server, act)
+    found = find_first(
+        name_server,
+        (broker, cluster),
+        lambda admin, address: admin.users.find(address, username),
+    )
     if found is None:
         typer.echo(f"there is no user {username}", err=True)
         raise typer.Exit(FAILED)
@@ -146,16 +142,12 @@ def list_user(
     name_server: NameServer = None,
 ) -> None:
     """List users; a Bolide broker never tells their passwords."""
-    require_one(broker, cluster)
-
-    async def act(admin: AdminClient) -> list[User]:
-        for address in await targets(admin, broker, cluster):
-            found = await admin.users.list(address, name_filter)
-            if found:
-                return found
-        return []
-
-    _show(run(name_server, act), as_json=as_json)
+    found = find_first(
+        name_server,
+        (broker, cluster),
+        lambda admin, address: admin.users.list(address, name_filter),
+    )
+    _show(found or [], as_json=as_json)
 
 
 def copy_user(
@@ -249,8 +241,7 @@ def can_i(
 async def _users_of(admin: AdminClient, address: str, usernames: str | None) -> Iterable[User]:
     if usernames is None:
         return await admin.users.list(address)
-    names = [name.strip() for name in usernames.split(",")]
-    found = [await admin.users.find(address, name) for name in names if name]
+    found = [await admin.users.find(address, name) for name in items(usernames)]
     return [user for user in found if user is not None]
 
 
