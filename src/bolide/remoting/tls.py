@@ -74,7 +74,11 @@ class ServerTls:
         return self.mode is not TlsMode.DISABLED and self.certificate is not None
 
     def warn(self) -> None:
-        """Log what may not be meant, once at the start."""
+        """Log, once at the start, that clients without a certificate are served over plain text.
+
+        Permissive mode takes connections without TLS too, which is hardly meant by who requires
+        certificates.
+        """
         requires = self.is_active and self.client_auth is ClientAuth.REQUIRE
         if requires and self.mode is TlsMode.PERMISSIVE:
             log.warning(UNCERTIFIED_CLIENTS)

@@ -165,7 +165,8 @@ class PolicyAccess:
                 reason = self._decide(username, need, source)
                 if reason is not None:
                     words = " or ".join(each.value for each in Action if each in need.actions)
-                    return Answer(False, f"{words} on {need.resource}: {reason}")
+                    resource = str(need.resource)[:_MAX_SHOWN]
+                    return Answer(False, f"{words} on {resource}: {reason}")
         return Answer(True)
 
     # ---- who

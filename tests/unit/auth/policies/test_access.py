@@ -292,6 +292,14 @@ async def test_only_administrators_may_ask_about_others(access: PolicyAccess) ->
 
 
 @on_loop
+async def test_an_answer_does_not_repeat_a_long_name(access: PolicyAccess) -> None:
+    await give(access.metadata, "shop")
+    answer = ask(access, "shop", "Pub", f"Topic:{'x' * 100_000}")
+    assert not answer.allowed
+    assert len(str(answer.reason)) < 1000
+
+
+@on_loop
 async def test_a_question_is_about_all_of_its_actions(access: PolicyAccess) -> None:
     await give(access.metadata, "shop", entry("Topic:orders", "Pub"))
     assert not ask(access, "shop", "Pub,Sub").allowed
