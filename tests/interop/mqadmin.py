@@ -1,8 +1,9 @@
 """Many commands of Java's mqadmin in one process: each alone would cost a JVM's start."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from tests.interop.bench import Bench
+from tests.interop.bench import LOGBACK, LOGBACK_4, LOGBACK_5, Bench
 
 WORD = "--next--"
 
@@ -32,3 +33,14 @@ def run_commands(
     )
     printed = "\n".join(process.wait(timeout)).split(f"\n{WORD}")
     return [text.strip("\n") for text in printed[:-1]]
+
+
+def tools_home(directory: Path, access_key: str, secret: str) -> str:
+    """The option for a home of mqadmin, which signs by its conf/tools.yml."""
+    conf = directory / access_key / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / "tools.yml").write_text(f"accessKey: {access_key}\nsecretKey: '{secret}'\n")
+    for file in LOGBACK_4:
+        (conf / file).write_text(LOGBACK.format(package=""))
+    (conf / LOGBACK_5).write_text(LOGBACK.format(package="org.apache.rocketmq.logging."))
+    return f"-Drocketmq.home.dir={conf.parent}"

@@ -1,16 +1,19 @@
 """Java clients and Java's mqadmin with credentials, against our broker with ACL 1.0."""
 
+import asyncio
 import re
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.interop.bench import LOGBACK, LOGBACK_4, LOGBACK_5, Bench
+from bolide.admin import AdminClient
+from tests.interop.bench import Bench
 from tests.interop.conftest import obtain_or_skip
-from tests.interop.mqadmin import run_commands
+from tests.interop.mqadmin import run_commands, tools_home
 from tests.interop.ours import bolide_broker, bolide_namesrv
 
 ACL = """# Accounts of the shop.
@@ -94,11 +97,14 @@ def test_a_java_client_may_do_what_its_account_may(
         assert "secret-of" not in outcome
 
 
-def test_a_java_client_notices_that_the_file_has_changed(shop: Shop, java_bench: Bench) -> None:
-    obtain_or_skip("4.9")
+@pytest.mark.parametrize("version", ["4.9", "5.x"])
+def test_a_java_client_notices_that_the_file_has_changed(
+    version: str, shop: Shop, java_bench: Bench
+) -> None:
+    obtain_or_skip(version)
     jobs = (AS_ADMIN, "send:Orders", "send:Other", AS_APP, "send:Other", "until:send:Other",
             "while:send:Orders")  # fmt: skip
-    process = java_bench.client("4.9", "SignedClient", shop.name_server, *jobs)
+    process = java_bench.client(version, "SignedClient", shop.name_server, *jobs)
 
     process.wait_for_line("send:Other 16 No default permission for topic:Other", 60)
     shop.file.write_text(ACL.replace("Orders=PUB|SUB", "Other=PUB"))
@@ -106,17 +112,6 @@ def test_a_java_client_notices_that_the_file_has_changed(shop: Shop, java_bench:
     process.wait_for_line("until:send:Other ok", 60)
     process.wait_for_line("while:send:Orders 16 No default permission for topic:Orders", 60)
     process.wait(60)
-
-
-def tools_home(directory: Path, access_key: str, secret: str) -> str:
-    """A home for mqadmin, which signs by its conf/tools.yml."""
-    conf = directory / access_key / "conf"
-    conf.mkdir(parents=True)
-    (conf / "tools.yml").write_text(f"accessKey: {access_key}\nsecretKey: '{secret}'\n")
-    for file in LOGBACK_4:
-        (conf / file).write_text(LOGBACK.format(package=""))
-    (conf / LOGBACK_5).write_text(LOGBACK.format(package="org.apache.rocketmq.logging."))
-    return f"-Drocketmq.home.dir={conf.parent}"
 
 
 def test_javas_mqadmin_shows_and_changes_the_rules(
@@ -175,7 +170,7 @@ def test_javas_mqadmin_shows_and_changes_the_rules(
     assert stat.S_IMODE(shop.file.stat().st_mode) == 0o600
 
 
-def test_javas_mqadmin_with_an_ordinary_account_may_not(
+def test_javas_mqadmin_with_an_ordinary_account_may_not_until_the_file_says_so(
     shop: Shop, java_bench: Bench, tmp_path: Path
 ) -> None:
     obtain_or_skip("4.9")
@@ -196,3 +191,25 @@ def test_javas_mqadmin_with_an_ordinary_account_may_not(
         assert "CODE: 16" in printed, printed
         assert "Need admin permission for request code=" in printed
     assert shop.file.read_text() == before
+
+    shop.file.write_text(ACL.replace("secret-of-orders\n", "secret-of-orders\n  admin: true\n"))
+    until(lambda: asyncio.run(is_admin(shop)))
+    shown, made = run_commands(
+        java_bench, "4.9", shop.name_server, [commands[0], commands[-1]], jvm=[home],
+        of_servers=True,
+    )  # fmt: skip
+    assert "accessKey         : orders-app" in shown
+    assert "create topic to" in made
+
+
+async def is_admin(shop: Shop) -> bool:
+    key, secret = APP
+    async with AdminClient(shop.name_server, access_key=key, secret_key=secret) as admin:
+        return "may administer" in (await admin.permissions.who_am_i(shop.broker)).power
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

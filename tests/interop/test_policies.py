@@ -1,6 +1,7 @@
 """ACL 2.0 decides as in Apache RocketMQ 5.5: the same users, policies and requests on both."""
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,19 +13,23 @@ from typing import Any, NamedTuple
 import pytest
 
 from bolide.admin import AdminClient
+from bolide.admin.access import acl_of
 from bolide.kernel import COMPILED
+from bolide.protocol.bodies.access import PolicyEntry
+from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode as Code
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import HeaderEncoding
 from bolide.protocol.refusals import NoPermission
 from tests.interop.bench import Bench
 from tests.interop.conftest import NEWEST, obtain_or_skip
-from tests.interop.mqadmin import WORD
+from tests.interop.mqadmin import run_commands, tools_home
 from tests.interop.ours import bolide_broker, bolide_namesrv
 from tests.interop.policy_cases import (
     DIFFERENCES,
     MAY_UPDATE_THE_CLUSTER,
     NEEDS_CLUSTER_UPDATE,
+    PASSWORD,
     POP_RETRY,
     ROOT,
     ROOT_PASSWORD,
@@ -66,20 +71,25 @@ class Guarded:
     broker: str
     java_broker: str
 
-    def mqadmin(self, *commands: Sequence[str], user: str = ROOT, secret: str = "") -> list[str]:
+    def mqadmin(
+        self,
+        *commands: Sequence[str],
+        user: str = ROOT,
+        secret: str = ROOT_PASSWORD,
+        version: str = NEWEST,
+    ) -> list[str]:
         """What each command printed; mqadmin finds its credentials in conf/tools.yml."""
-        (self.home / "conf").mkdir(exist_ok=True)
-        keys = f"accessKey: {user}\nsecretKey: {secret or ROOT_PASSWORD}\n"
-        (self.home / "conf" / "tools.yml").write_text(keys)
-        words = [word for command in commands for word in (*command, WORD)]
-        jvm = [
-            f"-Drocketmq.namesrv.addr={self.name_server}",
-            f"-Drocketmq.home.dir={self.home}",
-            f"-Dbetween={WORD}",
-        ]
-        process = self.bench.client(NEWEST, "Mqadmin", *words, jvm=jvm)
-        printed = "\n".join(process.wait(100)).split(f"\n{WORD}")
-        return [text.strip("\n") for text in printed[:-1]]
+        home = tools_home(self.home, user, secret)
+        return run_commands(self.bench, version, self.name_server, commands, jvm=[home])
+
+    def edit(self, file: str, change: Callable[[Any], None]) -> None:
+        """Edit a file of users or policies by hand."""
+        path = self.home / "auth" / file
+        content = json.loads(path.read_text())
+        change(content)
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(content))
+        new.replace(path)
 
     def on_broker(self, *words: str) -> Sequence[str]:
         return (words[0], "-b", self.broker, *words[1:])
@@ -115,14 +125,16 @@ class Decisions(NamedTuple):
 
 
 CASES = list(cases())
+OURS = "Notices"
+"""A topic that the Java broker does not have: it has other users."""
 RECEIPTS = {Code.ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME}
 
 
 @pytest.fixture(scope="module")
 def decisions(guarded: Guarded) -> Decisions:
-    json, binary = HeaderEncoding.JSON, HeaderEncoding.ROCKETMQ
-    java = asyncio.run(decide(guarded.java_broker, json, binary))
-    return Decisions(*java, *asyncio.run(decide(guarded.broker, json, json, binary, binary)))
+    text, binary = HeaderEncoding.JSON, HeaderEncoding.ROCKETMQ
+    java = asyncio.run(decide(guarded.java_broker, text, binary))
+    return Decisions(*java, *asyncio.run(decide(guarded.broker, text, text, binary, binary)))
 
 
 def differing(decisions: Decisions) -> list[Case]:
@@ -312,9 +324,77 @@ def test_java_clients_do_what_their_policies_allow(guarded: Guarded) -> None:
     assert received == "RECEIVED"
 
 
+def test_java_clients_and_mqadmin_notice_that_the_files_have_changed(guarded: Guarded) -> None:
+    """Those of 4.9 sign with the hook of ACL 1.0: the signature is the same."""
+    versions = ("4.9", NEWEST)
+    for version in versions:
+        obtain_or_skip(version)
+    asyncio.run(create(guarded, clerk="Sub", operator="Pub"))
+    jobs = (
+        f"as:{ROOT}:{ROOT_PASSWORD}", f"send:{OURS}", f"as:clerk:{PASSWORD}", f"send:{OURS}",
+        f"until:send:{OURS}", f"while:send:{OURS}",
+    )  # fmt: skip
+    clients = [
+        guarded.bench.client(version, "SignedClient", guarded.name_server, *jobs)
+        for version in versions
+    ]
+    refused = f"16 User:clerk has no permission to access Topic:{OURS} from 127.0.0.1"
+    for client in clients:
+        client.wait_for_line(f"^send:{OURS} ok", 60)
+        client.wait_for_line(f"^send:{OURS} {refused}", 60)
+    make = guarded.on_broker("updateTopic", "-t", "Made")
+    for version in versions:
+        (printed,) = guarded.mqadmin(make, user="operator", secret=PASSWORD, version=version)
+        assert "CODE: 16" in printed
+        assert "User:operator has no permission to access Topic:Made" in printed
+
+    guarded.edit("acls.json", lambda content: allow(content, "clerk", "Pub"))
+    guarded.edit("users.json", lambda content: promote(content, "operator"))
+    for client in clients:
+        client.wait_for_line(f"^until:send:{OURS} ok", 60)
+    until(lambda: asyncio.run(_may(guarded, "operator", PASSWORD, "Topic:Made", "Create")))
+    guarded.edit("acls.json", lambda content: allow(content, "clerk", "Sub"))
+    for version in versions:
+        made, listed = guarded.mqadmin(
+            make, ("clusterList",), user="operator", secret=PASSWORD, version=version
+        )
+        assert f"create topic to {guarded.broker} success" in made
+        assert "broker-a" in listed
+    for client in clients:
+        client.wait_for_line(f"^while:send:{OURS} {refused}", 60)
+        client.wait(60)
+
+
+async def create(guarded: Guarded, **actions: str) -> None:
+    """Make users who may do something with a topic of ours; returns when both servers know."""
+    address = guarded.name_server
+    async with AdminClient(address, access_key=ROOT, secret_key=ROOT_PASSWORD) as admin:
+        config = TopicConfig(topic_name=OURS, read_queue_nums=1, write_queue_nums=1)
+        await admin.topics.update(guarded.broker, config)
+        for user, action in actions.items():
+            await admin.users.create(guarded.broker, user, PASSWORD)
+            entry = PolicyEntry(resource=f"Topic:{OURS}", actions=[action], decision="Allow")
+            await admin.policies.create(guarded.broker, acl_of(f"User:{user}", "Custom", [entry]))
+    async with asyncio.timeout(30):
+        for user, action in actions.items():
+            while not await _may(guarded, user, PASSWORD, f"Topic:{OURS}", action):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+
+def promote(content: Any, user: str) -> None:
+    (found,) = [each for each in content["users"] if each["username"] == user]
+    found["userType"] = "Super"
+
+
+def allow(content: Any, user: str, action: str) -> None:
+    """Replace the only action that a user may do."""
+    (acl,) = [each for each in content["acls"] if each["subject"] == f"User:{user}"]
+    acl["policies"][0]["entries"][0]["actions"] = [action]
+
+
 def await_name_server(guarded: Guarded) -> None:
     """Wait until the NameServer has read the policies that the broker wrote."""
-    until(lambda: asyncio.run(_may_consume(guarded)))
+    until(lambda: asyncio.run(_may(guarded, "bill", "bill-12345", "Group:billing", "Sub")))
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -324,10 +404,15 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-async def _may_consume(guarded: Guarded) -> bool:
+async def _may(guarded: Guarded, user: str, secret: str, resource: str, action: str) -> bool:
+    """Whether NameServer and broker both let a user do something."""
     address = guarded.name_server
-    async with AdminClient(address, access_key="bill", secret_key="bill-12345") as admin:
+    async with AdminClient(address, access_key=user, secret_key=secret) as admin:
         try:
-            return (await admin.permissions.can_i(address, "Group:billing", "Sub")).allowed
+            answers = [
+                await admin.permissions.can_i(server, resource, action)
+                for server in (address, guarded.broker)
+            ]
         except NoPermission:
             return False
+    return all(answer.allowed for answer in answers)
