@@ -1,8 +1,8 @@
-"""Single records by physical offset."""
+"""Single messages by physical offset."""
 
 from pathlib import Path
 
-from bolide.broker.background import record_at
+from bolide.broker.background import message_at
 from bolide.store.errors import NotInMemory
 from bolide.store.message_store import MessageStore
 from tests.support.aio import on_loop
@@ -19,10 +19,10 @@ class Cold(MessageStore):
 
 
 @on_loop
-async def test_a_record_is_found_in_memory_and_on_the_disk(tmp_path: Path) -> None:
+async def test_a_message_is_found_in_memory_and_on_the_disk(tmp_path: Path) -> None:
     for kind in (MessageStore, Cold):
         with kind(small_config(tmp_path / kind.__name__)) as store:
             place = store.append(draft("T")).physical_offset
-            found = await record_at(store, place)
+            found = await message_at(store, place)
             assert found == bytes(store.record_at(place) or b"")
-            assert await record_at(store, place + 1) is None
+            assert await message_at(store, place + 1) is None
