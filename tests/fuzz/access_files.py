@@ -1,10 +1,26 @@
-"""Targets of the files of access control."""
+"""Targets of access control: its files, and the requests that a gate reads."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
 
 import msgspec
 
+from bolide.admin.access import load_document, parse_document
 from bolide.auth.plain import addresses, documents
-from bolide.auth.policies import model
+from bolide.auth.plain import needs as plain_needs
+from bolide.auth.policies import model, requirements
+from bolide.auth.policies.files import PolicyFiles
+from bolide.auth.request_bodies import UnreadableBody
+from bolide.cli.admin.credentials import own_credentials
 from bolide.protocol.bodies.access import Acl, Policy, PolicyEntry
+from bolide.protocol.frame import Frame
+from bolide.protocol.framing import FrameDecoder, encode_frame
+from bolide.protocol.refusals import NoPermission
+from tests.interop.exchanges import EXCHANGES
 
 ACL_FILES = (
     (
@@ -22,6 +38,17 @@ _ENTRY = PolicyEntry(
 )
 _POLICY = Acl(subject="User:a", policies=[Policy(policy_type="Custom", entries=[_ENTRY])])
 POLICIES = (msgspec.json.encode(_POLICY),)
+USERS = (
+    b'{"users":[{"username":"a","password":"b-12345","userType":"Super","userStatus":"enable"}]}',
+)
+TOOLS = (b"accessKey: a\nsecretKey: b-12345\n",)
+DOCUMENTS = (
+    (
+        b"users:\n  shop:\n    type: Normal\n    password: ${SHOP}\n    policies:\n"
+        b"    - {resource: 'Topic:Orders', actions: [Pub], decision: Allow,\n"
+        b"       sourceIps: [10.0.0.0/8]}\n"
+    ),
+)
 BAD_POLICIES = (model.BadPolicy, msgspec.DecodeError, UnicodeError)
 
 
@@ -46,3 +73,41 @@ def policy(data: bytes) -> None:
     again = found.to_wire()
     if again is not None:  # as without any entry
         assert model.Acl.of(again) == found
+
+
+def users_file(data: bytes) -> None:
+    """`users.json`, whatever is in it."""
+    with TemporaryDirectory() as name:
+        (Path(name) / "users.json").write_bytes(data)
+        files = PolicyFiles(Path(name))
+        found = files.load()
+        files.save_users(found.users.values())
+        assert files.load() == found
+
+
+def tools_file(data: bytes) -> None:
+    """`tools.yml`, from which admin commands take their credentials."""
+    with TemporaryDirectory() as name:
+        (Path(name) / "conf").mkdir()
+        (Path(name) / "conf" / "tools.yml").write_bytes(data)
+        with mock.patch.dict(os.environ, {"ROCKETMQ_HOME": name}):
+            own_credentials()
+
+
+def acl_document(data: bytes) -> None:
+    """A file of `applyAcl`."""
+    parse_document(load_document(data))
+
+
+def requests() -> Iterator[bytes]:
+    for each in EXCHANGES:
+        yield encode_frame(Frame(code=each.code, fields=dict(each.fields), body=each.body))
+
+
+def needs(data: bytes) -> None:
+    """What requests need: both gates read every header and body before anybody is known."""
+    for request in FrameDecoder().feed(data):
+        with suppress(UnreadableBody):
+            plain_needs.needs_of(request, "DefaultCluster")
+        with suppress(NoPermission):
+            requirements.needs_of(request, "DefaultCluster")

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from bolide.admin.access import BadDocument
 from bolide.broker.filters.sql.values import BadExpression
 from bolide.errors import ConfigError
 from bolide.kernel import COMPILED
@@ -110,6 +111,11 @@ TARGETS: list[Target] = [
     Target("acl-address", access_files.acl_address, lambda: access_files.ADDRESSES, (ValueError,)),
     Target("policy", access_files.policy, lambda: access_files.POLICIES,
            access_files.BAD_POLICIES),
+    Target("users-file", access_files.users_file, lambda: access_files.USERS, (ConfigError,)),
+    Target("tools-file", access_files.tools_file, lambda: access_files.TOOLS, (ConfigError,)),
+    Target("acl-document", access_files.acl_document, lambda: access_files.DOCUMENTS,
+           (BadDocument,)),
+    Target("needs", access_files.needs, access_files.requests),
 ]  # fmt: skip
 
 

@@ -227,6 +227,19 @@ def exported(users: Iterable[User], acls: Iterable[Acl]) -> dict[str, Any]:
     }
 
 
+def load_document(data: bytes) -> object:
+    """Read YAML; its text may have a secret, so errors do not show it. Raises BadDocument."""
+    import yaml  # noqa: PLC0415  only this needs it
+
+    try:
+        return yaml.safe_load(data)
+    except yaml.MarkedYAMLError as exc:
+        where = "" if exc.problem_mark is None else f"line {exc.problem_mark.line + 1}: "
+        raise BadDocument(f"{where}not valid YAML: {exc.problem}") from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as exc:
+        raise BadDocument(f"not valid YAML ({type(exc).__name__})") from None
+
+
 def parse_document(document: object) -> list[WantedUser]:
     """Read a document. Raises BadDocument."""
     users = document.get("users") if isinstance(document, dict) else None

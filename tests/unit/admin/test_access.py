@@ -7,6 +7,7 @@ from bolide.admin.access import (
     UnreadablePolicies,
     changes,
     exported,
+    load_document,
     parse_document,
     resolved_password,
 )
@@ -204,3 +205,9 @@ def test_the_password_of_a_new_user_comes_from_the_environment() -> None:
     (without,) = parse_document({"users": {"a": None}})
     with pytest.raises(BadDocument, match="the new user a needs a password"):
         resolved_password(without, {"A_PW": "secret"})
+
+
+@pytest.mark.parametrize("text", ["a: [", "a: 2026-99-99", "\x00", "a: !!python/object:x {}"])
+def test_what_is_no_yaml_is_an_error_of_the_file(text: str) -> None:
+    with pytest.raises(BadDocument, match="not valid YAML"):
+        load_document(text.encode())

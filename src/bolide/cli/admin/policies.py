@@ -12,10 +12,12 @@ import typer
 from bolide.admin import AdminClient
 from bolide.admin.access import (
     CUSTOM,
+    BadDocument,
     Change,
     acl_of,
     changes,
     exported,
+    load_document,
     parse_document,
     resolved_password,
 )
@@ -251,14 +253,12 @@ async def _apply(
 
 
 def _read(file: Path) -> object:
-    import yaml  # noqa: PLC0415
-
     try:
-        return yaml.safe_load(file.read_bytes())
+        return load_document(file.read_bytes())
     except OSError as exc:
         typer.echo(f"cannot read {file}: {exc.strerror}", err=True)
-    except (yaml.YAMLError, UnicodeError):
-        typer.echo(f"{file} is not valid YAML", err=True)
+    except BadDocument as exc:
+        typer.echo(f"{file}: {exc}", err=True)
     raise typer.Exit(FAILED)
 
 
