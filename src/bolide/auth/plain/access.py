@@ -196,9 +196,10 @@ class PlainAccess:
             await asyncio.sleep(POLL_INTERVAL)
             try:
                 await self.refresh()
-            except OSError as exc:
+            except Exception as exc:  # boundary: rules that nobody follows could not be revoked
                 if str(exc) != problem:  # once, not every two seconds
-                    log.error("the access rules cannot be followed: %s", exc)  # noqa: TRY400
+                    unexpected = not isinstance(exc, OSError)
+                    log.error("the access rules cannot be followed: %s", exc, exc_info=unexpected)
                 problem = str(exc)
             else:
                 problem = ""

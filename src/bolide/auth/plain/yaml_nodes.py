@@ -5,6 +5,7 @@ Aliases and tags are refused: no ACL file needs them, and aliases let a small fi
 one. A key that occurs twice is refused, since one of the two would be ignored silently.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ MAX_SIZE = 2 * 1024 * 1024
 
 _MAX_DEPTH = 8
 _TAG = "tag:yaml.org,2002:"
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _TRUE = {"yes", "true", "on"}
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled parser, if there is one
 _RESOLVER = yaml.resolver.Resolver()
@@ -69,8 +71,7 @@ class Node:
         raise self.error(f"{name} must be true or false")
 
     def as_number(self, name: str) -> int:
-        digits = self.text.lstrip("-")
-        if self.tag in {"int", "str"} and digits.isdecimal() and len(digits) < 19:
+        if self.tag in {"int", "str"} and _NUMBER.fullmatch(self.text):
             return int(self.text)
         raise self.error(f"{name} must be a whole number")
 

@@ -169,7 +169,10 @@ class Metadata:
         while True:
             await asyncio.sleep(CHECK_INTERVAL)
             async with self._changing:
-                await self.refresh()
+                try:
+                    await self.refresh()
+                except Exception:  # boundary: later changes, which may revoke, must be noticed
+                    log.exception("users and policies stay as they were")
 
     async def refresh(self) -> None:
         """Read files that have changed; the last good version stays if one is damaged."""

@@ -457,3 +457,22 @@ def test_only_the_topic_of_replies_of_the_own_cluster_is_everybodys(
     assert isinstance(access, PlainAccess)
     other = request(Code.SEND_REPLY_MESSAGE, {"topic": "other_REPLY_TOPIC"})
     assert "topic:other_REPLY_TOPIC" in denied(access, other)
+
+
+@on_loop
+async def test_an_unexpected_error_does_not_end_the_following_of_files(
+    access: PlainAccess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("bolide.auth.plain.access.POLL_INTERVAL", 0.01)
+    calls = []
+
+    async def refresh() -> None:
+        calls.append(1)
+        raise ZeroDivisionError("not foreseen")
+
+    monkeypatch.setattr(access, "refresh", refresh)
+    following = asyncio.create_task(access.run())
+    await until(lambda: len(calls) > 2)
+    following.cancel()
+    await asyncio.wait([following])
+    assert caplog.text.count("the access rules cannot be followed: not foreseen") == 1
