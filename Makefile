@@ -7,8 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 SUITE := $(BIN)/python -m pytest -q -rs -m "not long"
 # Three runs side by side: most of the suite waits, for Java, Spark and timers.
 SHARES := interop spark rest
-interop := tests/interop tests/crash
-spark := tests/spark
+interop := tests/interop --ignore=tests/interop/matrix
+spark := tests/spark tests/interop/matrix tests/crash
 rest := tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/crash
 # Options for bench-compare, such as COMPARE="--resume --context" or COMPARE="--baseline ../old".
 COMPARE ?=
