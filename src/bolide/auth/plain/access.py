@@ -198,8 +198,7 @@ class PlainAccess:
                 await self.refresh()
             except Exception as exc:  # boundary: rules that nobody follows could not be revoked
                 if str(exc) != problem:  # once, not every two seconds
-                    unexpected = not isinstance(exc, OSError)
-                    log.error("the access rules cannot be followed: %s", exc, exc_info=unexpected)
+                    log.exception("the access rules cannot be followed: %s", exc)  # noqa: TRY401
                 problem = str(exc)
             else:
                 problem = ""
