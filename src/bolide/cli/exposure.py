@@ -25,6 +25,10 @@ class ExposedServer(Protocol):
     def tls_certificate(self) -> object: ...
     @property
     def tls_client_auth(self) -> ClientAuth: ...
+    @property
+    def use_tls(self) -> bool: ...
+    @property
+    def tls_client_verify(self) -> bool: ...
 
 
 def describe_exposure(config: ExposedServer, port: int, rights: str) -> str:
@@ -65,6 +69,14 @@ def _describe_control(config: ExposedServer) -> str:
 
 
 def describe_encryption(config: ExposedServer) -> str:
+    """One line: what is encrypted, and whether the server verifies those that it calls."""
+    if config.use_tls and not config.tls_client_verify:
+        unverified = " Its own calls accept any server: tls.client.authServer=false."
+        return _served(config) + unverified
+    return _served(config)
+
+
+def _served(config: ExposedServer) -> str:
     if config.tls_mode is TlsMode.DISABLED:
         return "Serving plain text only: tls.server.mode=disabled."
     if config.tls_certificate is None:

@@ -66,8 +66,6 @@ class RemotingClient:
         self._is_closed = False
         self._reconnected: dict[str, float] = {}  # -inf after the first connection
         self._context = ReloadingContext(self.config.tls) if self.config.tls else None
-        if self.config.tls is not None and not self.config.tls.verify:
-            log.warning("TLS: certificates of servers are not verified, any server is accepted")
         self._limits = ConnectionLimits(
             always_read=True,
             one_way_calls=asyncio.Semaphore(self.config.max_one_way_calls),

@@ -73,6 +73,11 @@ def test_required_client_certificates_are_named() -> None:
             f"Serving TLS and plain text on one port. {UNCERTIFIED_CLIENTS}",
         ),
         ({"tls_certificate": Path("c"), "tls_mode": TlsMode.ENFORCING}, "Serving TLS only."),
+        (
+            {"use_tls": True, "tls_client_verify": False},
+            "Serving plain text only: no tls.server.certPath is set."
+            " Its own calls accept any server: tls.client.authServer=false.",
+        ),
     ],
 )
 def test_encryption_is_described(settings: dict[str, Any], text: str) -> None:
