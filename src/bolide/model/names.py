@@ -46,8 +46,9 @@ SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 BROKER_GROUPS = frozenset({TRANSACTION_GROUP, POP_JOURNAL_GROUP, REVIVE_GROUP})
 """Groups whose offsets say from where a broker reads its own topics at a start."""
 
-OWN_RECORD_TOPICS = frozenset({POP_JOURNAL_TOPIC, AUDIT_TOPIC, OP_HALF_TOPIC})
-"""Topics of records that the broker makes itself; none of them holds a message of a client."""
+UNLIMITED_TOPICS = frozenset({AUDIT_TOPIC, OP_HALF_TOPIC})
+"""Topics of records that the broker makes itself and that maxMessageSize is not meant for. The
+journal of POP splits records that are too large."""
 
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 _REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"

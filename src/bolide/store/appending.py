@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bolide.kernel import record_size
 from bolide.model.message import SysFlag
-from bolide.model.names import OWN_RECORD_TOPICS
+from bolide.model.names import UNLIMITED_TOPICS
 from bolide.model.properties import PropertyName, delay_level_of
 from bolide.protocol import record_seal
 from bolide.protocol.hosts import V4_SIZE, V6_SIZE
@@ -21,7 +21,7 @@ NOT_QUEUED = (int(SysFlag.PREPARED), ROLLBACK)
 _INNER_BATCH = int(SysFlag.INNER_BATCH)
 _PAIR_END = PAIR_END.encode()
 _HOST_SIZES = (V4_SIZE, V6_SIZE)
-_OWN_TOPICS = frozenset(topic.encode() for topic in OWN_RECORD_TOPICS)
+_UNLIMITED_TOPICS = frozenset(topic.encode() for topic in UNLIMITED_TOPICS)
 _MAX_OWN_SIZE = 4 * 1024 * 1024
 
 
@@ -72,7 +72,7 @@ def measure(draft: RecordDraft, max_body_size: int) -> int:
     """Return the size of the record of a draft.
 
     Args:
-        max_body_size: limit of messages, which the broker's own records are not subject to.
+        max_body_size: limit of messages; records of `UNLIMITED_TOPICS` may be larger.
 
     Raises:
         RecordTooLarge: body, topic or properties are over their limits.
@@ -80,7 +80,7 @@ def measure(draft: RecordDraft, max_body_size: int) -> int:
     """
     if len(draft.born_host) not in _HOST_SIZES or len(draft.store_host) not in _HOST_SIZES:
         raise ValueError("a host is 4 or 16 bytes of address and 4 of port")
-    if draft.topic in _OWN_TOPICS:
+    if draft.topic in _UNLIMITED_TOPICS:
         max_body_size = max(max_body_size, _MAX_OWN_SIZE)
     try:
         return record_size(draft, max_body_size)
