@@ -75,8 +75,10 @@ def test_required_client_certificates_are_named() -> None:
         ({"tls_certificate": Path("c"), "tls_mode": TlsMode.ENFORCING}, "Serving TLS only."),
         (
             {"use_tls": True, "tls_client_verify": False},
-            "Serving plain text only: no tls.server.certPath is set."
-            " Its own calls accept any server: tls.client.authServer=false.",
+            (
+                "Serving plain text only: no tls.server.certPath is set."
+                " Its own calls accept any server: tls.client.authServer=false."
+            ),
         ),
     ],
 )
