@@ -76,7 +76,7 @@ bench-compare: $(VENV)/test.stamp  ## brokers beside Apache's, for over an hour;
 
 bench-access: $(VENV)/test.stamp  ## the same with access control on at both; 10 minutes, into docs/benchmarks.md
 	@$(BIN)/python -m tests.interop.apache
-	@$(BIN)/python -m benchmarks.compare --access-control $(COMPARE) --into docs/benchmarks.md
+	@$(BIN)/python -m benchmarks.compare --access-control --rounds 9 $(COMPARE) --into docs/benchmarks.md
 
 bench-smoke: $(VENV)/test.stamp  ## has a message become dearer? A minute or two; fails if so
 	@$(BIN)/python -m benchmarks.smoke
