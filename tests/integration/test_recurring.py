@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from bolide import AdminClient, Message, Producer, PushConsumer, StoredMessage
+from bolide.broker.produce import send
+from bolide.broker.timers.recurring import begin_series
 from bolide.model.properties import PropertyName
+from bolide.protocol.record import RecordDraft
 from bolide.protocol.refusals import IllegalOperation
 from tests.support.aio import on_loop, until
 from tests.support.own_cluster import own_cluster
@@ -51,3 +54,24 @@ async def test_copies_come_each_time_over_a_restart_until_the_message_is_recalle
         assert after.born_timestamp - before.born_timestamp >= 1000
     for each in got:
         assert each.store_timestamp >= each.born_timestamp
+
+
+@on_loop
+async def test_a_series_begins_though_its_first_time_passes_while_it_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_slow(properties: dict[str, str], draft: RecordDraft, now: int) -> None:
+        begin_series(properties, draft, now - 2000)
+
+    monkeypatch.setattr(send, "begin_series", too_slow)
+    got: list[StoredMessage] = []
+    async with (
+        own_cluster(tmp_path) as cluster,
+        Producer("G", name_server=cluster.address) as producer,
+        PushConsumer("C", name_server=cluster.address, consume_from="first") as consumer,
+    ):
+        await consumer.subscribe(TOPIC, got.append, inline=True)
+        sent = await producer.send(Message(TOPIC, b"tick", cron=EACH_SECOND))
+        await until(lambda: len(got) >= 3)
+        assert sent.recall_handle
+    assert {each.properties[PropertyName.SERIES_ID] for each in got} == {sent.message_id}

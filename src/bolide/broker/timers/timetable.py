@@ -72,7 +72,9 @@ class Timetable:
         if due <= now:
             if PropertyName.TIMER_DELETE_UNIQUE_ID in properties:
                 raise MessageIllegal("a recall comes too late: the time of its message is over")
-            return None
+            # The first occurrence of a series may pass while its message is being addressed. Only
+            # the timer continues the series, so it delivers that one, too.
+            return due if PropertyName.CRON in properties else None
         if due - now > config.timer_max_delay_sec * 1000:
             raise MessageIllegal(
                 f"{requested}={properties[requested]} is further away than timerMaxDelaySec="

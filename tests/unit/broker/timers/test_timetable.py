@@ -42,6 +42,7 @@ def timetable(*, lenient: bool = False, **settings: object) -> Timetable:
         ({"TIMER_DELAY_SEC": "-5"}, None),
         ({"TIMER_DELIVER_MS": str(NOW_MS)}, None),
         ({"TIMER_DELIVER_MS": "5"}, None),
+        ({"TIMER_DELIVER_MS": "5", "BOLIDE_CRON": "* * * * *"}, 5),  # the timer continues it
         ({"TIMER_DELAY_SEC": "1", "TIMER_DELAY_MS": "9", "TIMER_DELIVER_MS": "x"}, NOW_MS + 1000),
         ({"TIMER_DELAY_SEC": "5", "TIMER_OUT_MS": "1"}, None),  # already delivered by a timer
     ],
