@@ -75,8 +75,8 @@ class SpringJobs {
         jobs.put("request", this::request);
         jobs.put("plain", () -> facts("plain", plain.await(4 * MANY + 2), "broadcast",
             broadcast.await(4 * MANY + 2), "tagged", tagged.await(4), "sql", sql.await(3)));
-        jobs.put("transaction", () -> facts(
-            "deliveries", committed.await(3), "checked", transactions.checked));
+        jobs.put("transaction", () -> facts("deliveries", committed.await(3),
+            "checked", transactions.await("unknown 0", "unknown 1")));
         jobs.put("dead-letter", () -> facts("dead", dead.await(1), "deliveries", failing.await(4)));
         return jobs;
     }
