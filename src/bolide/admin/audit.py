@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from bolide.admin.servers import Servers
 from bolide.protocol.bodies.audit import AuditEntry, AuditPage, AuditRecord
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.headers.audit import ReadAuditHeader
+from bolide.protocol.headers.access import ReadAuditHeader
 
 _PAGE_SIZE = 200
 _READ_TIMEOUT = 15.0

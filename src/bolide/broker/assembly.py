@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bolide.auth.standing import StandingHandlers
+from bolide.auth.permission_queries import PermissionQueryHandlers
 from bolide.broker.admin.consumers import ConsumerHandlers
 from bolide.broker.admin.plain_acl import PlainAclHandlers
 from bolide.broker.admin.queries import QueryHandlers
@@ -111,7 +111,7 @@ HANDLERS: tuple[type, ...] = (
     StaticTopicHandlers,
     UserHandlers,
     PolicyHandlers,
-    StandingHandlers,
+    PermissionQueryHandlers,
     AuditHandlers,
 )
 """All handler classes; `remoting.dispatch.handled_codes` lists the requests of each."""
@@ -462,7 +462,10 @@ def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:
             topics=parts.topics, mappings=parts.mappings, store=parts.store, cell=parts.cell
         ),
         AuditHandlers(parts.store),
-        *(kind(given.gate.access) for kind in (UserHandlers, PolicyHandlers, StandingHandlers)),
+        *(
+            kind(given.gate.access)
+            for kind in (UserHandlers, PolicyHandlers, PermissionQueryHandlers)
+        ),
     ]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from bolide import logs, properties
 from bolide.auth.access import Access, is_loopback
+from bolide.auth.permission_queries import Explaining
 from bolide.auth.settings import AccessSettings
-from bolide.auth.standing import Explaining
 from bolide.config import (
     ConfigCell,
     change_file,
@@ -122,7 +122,9 @@ class OwnBrokers:
         if not others or not self._access.verifies_identity:
             return
         identity = self._access.check(request.frame, request.connection.peer)
-        if not (isinstance(self._access, Explaining) and self._access.standing(identity).is_super):
+        if not (
+            isinstance(self._access, Explaining) and self._access.privileges(identity).is_super
+        ):
             raise NoPermission(
                 f"broker {broker_name} belongs to cluster {', '.join(others)}, not to {cluster}:"
                 " only a super user may move it. Give the broker another brokerName"

@@ -12,7 +12,7 @@ from bolide.auth.access import AccessGate
 from bolide.auth.audit import Auditor
 from bolide.auth.choice import choose_access
 from bolide.auth.credentials import inner_signers
-from bolide.auth.standing import StandingHandlers
+from bolide.auth.permission_queries import PermissionQueryHandlers
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
 from bolide.namesrv.audit import LogTrail, Subjects
@@ -112,7 +112,7 @@ class NameServer:
             TopicHandlers(self.routes, self.config, own),
             KvHandlers(self.kv),
             ConfigHandlers(self.config, self._ignored),
-            StandingHandlers(self.access),
+            PermissionQueryHandlers(self.access),
             gate=gate,
         )
         self._auditor = Auditor(LogTrail(), gate.identify, lambda: self._name)

@@ -26,7 +26,6 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import Header, NoHeader
 from bolide.protocol.headers import (
     access,
-    audit,
     clients,
     controller,
     filters,
@@ -267,7 +266,7 @@ _FILTERS = {
 }
 
 _RUNTIME = {
-    RequestCode.BOLIDE_READ_AUDIT: RequestKind(audit.ReadAuditHeader, reply_body=AuditPage),
+    RequestCode.BOLIDE_READ_AUDIT: RequestKind(access.ReadAuditHeader, reply_body=AuditPage),
     RequestCode.UPDATE_BROKER_CONFIG: RequestKind(body=str),
     RequestCode.GET_BROKER_CONFIG: RequestKind(reply=runtime.BrokerConfigReply, reply_body=str),
     RequestCode.GET_BROKER_RUNTIME_INFO: RequestKind(reply_body=route_bodies.KvTable),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from bolide.auth.access import Identity
+from bolide.auth.permission_queries import Answer, Privileges, Question
 from bolide.auth.plain.accounts import Account
 from bolide.auth.plain.changes import AclChanges
 from bolide.auth.plain.files import AclFiles, AclPlaces
@@ -21,7 +22,6 @@ from bolide.auth.plain.needs import (
 from bolide.auth.plain.rules import Rules, denial
 from bolide.auth.plain.yaml_nodes import BadAclFile
 from bolide.auth.request_bodies import UnreadableBody
-from bolide.auth.standing import Answer, Question, Standing
 from bolide.events import Listeners
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
@@ -138,19 +138,19 @@ class PlainAccess:
             or denial(account, needs, RequestCode.SEND_MESSAGE) is None
         )
 
-    def standing(self, identity: Identity) -> Standing:
+    def privileges(self, identity: Identity) -> Privileges:
         if identity.access_key is None:
             power = "may do everything: its address is in the global white list"
-            return Standing(ACL_1, True, power)
+            return Privileges(ACL_1, True, power)
         account = self.rules.accounts[identity.access_key]
         if self._is_white(host_of(identity.peer), account):
             wrong = "" if identity.is_verified else ", though its signature is wrong"
             power = f"may do everything: its address is in the white list of the account{wrong}"
-            return Standing(ACL_1, True, power)
+            return Privileges(ACL_1, True, power)
         if account.is_unlimited:
-            return Standing(ACL_1, True, "may do everything")
+            return Privileges(ACL_1, True, "may do everything")
         administers = "may administer, and " if account.is_admin else "may "
-        return Standing(ACL_1, False, f"{administers}use the topics and groups of its account")
+        return Privileges(ACL_1, False, f"{administers}use the topics and groups of its account")
 
     def answer(self, identity: Identity, question: Question) -> Answer:
         own = self.rules.accounts.get(identity.access_key or "")

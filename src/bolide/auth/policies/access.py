@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from bolide.auth.access import Identity
+from bolide.auth.permission_queries import Answer, Privileges, Question
 from bolide.auth.policies.decisions import Need, reason_to_deny
 from bolide.auth.policies.metadata import Metadata
 from bolide.auth.policies.model import (
@@ -23,7 +24,6 @@ from bolide.auth.policies.requirements import (
     needs_of_found,
     needs_of_send,
 )
-from bolide.auth.standing import Answer, Question, Standing
 from bolide.events import Listeners
 from bolide.logs import ThrottledLog
 from bolide.model.names import MAX_SYSTEM_TOPIC_LENGTH
@@ -135,14 +135,14 @@ class PolicyAccess:
         user = self.metadata.users.get(identity.access_key or "")
         return user is not None and user.is_super
 
-    def standing(self, identity: Identity) -> Standing:
+    def privileges(self, identity: Identity) -> Privileges:
         if identity.access_key is None:
-            return Standing(ACL_2, False, "is not authenticated")
+            return Privileges(ACL_2, False, "is not authenticated")
         if self.is_super(identity):
-            return Standing(ACL_2, True, "may do everything")
+            return Privileges(ACL_2, True, "may do everything")
         if not self._authorizes:
-            return Standing(ACL_2, True, "may do everything, since authorizationEnabled is false")
-        return Standing(ACL_2, False, "may do what its policies allow")
+            return Privileges(ACL_2, True, "may do everything, since authorizationEnabled is false")
+        return Privileges(ACL_2, False, "may do what its policies allow")
 
     def answer(self, identity: Identity, question: Question) -> Answer:
         username = question.username or identity.access_key

@@ -20,7 +20,7 @@ from bolide.logs import AUDIT_LOGGER
 from bolide.model.names import AUDIT_TOPIC
 from bolide.protocol.bodies.audit import AuditEntry, AuditPage, AuditRecord
 from bolide.protocol.codes import RequestCode, ResponseCode
-from bolide.protocol.headers.audit import ReadAuditHeader
+from bolide.protocol.headers.access import ReadAuditHeader
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.record import Record, RecordDraft
 from bolide.protocol.record_errors import BadRecord, RecordTooLarge

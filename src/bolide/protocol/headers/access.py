@@ -1,6 +1,6 @@
-"""Headers of users and access rules: 5.x (3001 to 3010) and 4.9 (50 to 53)."""
+"""Headers of users and access rules: 5.x (3001 to 3010) and 4.9 (50 to 53); of the audit log."""
 
-from bolide.protocol.header import Header
+from bolide.protocol.header import Header, Int, Long
 
 
 class UserHeader(Header, frozen=True):
@@ -103,3 +103,13 @@ class CanIReply(Header, frozen=True, kw_only=True):
 
     allowed: bool
     reason: str | None = None
+
+
+class ReadAuditHeader(Header, frozen=True, kw_only=True):
+    """BOLIDE_READ_AUDIT: records from a queue offset on, or from a time on."""
+
+    begin: Long = -1
+    """Queue offset, the `nextBegin` of the previous page; -1: by `since`."""
+    since: Long = 0
+    """Milliseconds since 1970."""
+    max_num: Int = 100

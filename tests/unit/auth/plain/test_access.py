@@ -8,9 +8,9 @@ import pytest
 
 from bolide.auth.access import Identity
 from bolide.auth.choice import choose_access
+from bolide.auth.permission_queries import Answer, Question
 from bolide.auth.plain.access import PlainAccess
 from bolide.auth.plain.files import AclPlaces
-from bolide.auth.standing import Answer, Question
 from bolide.broker.settings.config import load_settings
 from bolide.errors import ConfigError
 from bolide.protocol.codes import RequestCode as Code
@@ -359,9 +359,9 @@ def test_it_says_who_somebody_is(access: PlainAccess) -> None:
         (Identity(None, "10.0.0.7:1"), True, "its address is in the global white list"),
         (own, True, "its address is in the white list of the account, though its signature is"),
     ):
-        standing = access.standing(identity)
-        assert (standing.access_control, standing.is_super) == ("ACL 1.0", is_super)
-        assert power in standing.power
+        privileges = access.privileges(identity)
+        assert (privileges.access_control, privileges.is_super) == ("ACL 1.0", is_super)
+        assert power in privileges.power
 
 
 def asked(

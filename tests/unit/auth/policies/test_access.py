@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from bolide.auth.access import Identity
+from bolide.auth.permission_queries import Answer, Question
 from bolide.auth.policies import access as module
 from bolide.auth.policies.access import PolicyAccess
 from bolide.auth.policies.model import User, UserStatus
-from bolide.auth.standing import Answer, Question
 from bolide.protocol.codes import RequestCode as Code
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.access import CanIHeader
@@ -352,12 +352,12 @@ def test_a_malformed_question_is_refused(resource: str, actions: str, source: st
 
 def test_the_standing_of_users(access: PolicyAccess, tmp_path: Path) -> None:
     access.metadata.add_missing([User("shop", "pw")])
-    assert access.standing(Identity(ROOT, PEER)) == ("ACL 2.0", True, "may do everything")
-    shop = access.standing(Identity("shop", PEER))
+    assert access.privileges(Identity(ROOT, PEER)) == ("ACL 2.0", True, "may do everything")
+    shop = access.privileges(Identity("shop", PEER))
     assert shop == ("ACL 2.0", False, "may do what its policies allow")
     lax = access_in(tmp_path, authorization_enabled=False)
-    assert lax.standing(Identity("shop", PEER)).is_super
-    assert not lax.standing(Identity(None, PEER)).is_super
+    assert lax.privileges(Identity("shop", PEER)).is_super
+    assert not lax.privileges(Identity(None, PEER)).is_super
 
 
 @on_loop

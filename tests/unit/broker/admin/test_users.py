@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bolide.auth.access import OpenAccess
+from bolide.auth.permission_queries import PermissionQueryHandlers
 from bolide.auth.policies.access import PolicyAccess
 from bolide.auth.policies.model import UserType
-from bolide.auth.standing import StandingHandlers
 from bolide.broker.admin.users import PolicyHandlers, UserHandlers
 from bolide.protocol import fastjson
 from bolide.protocol.bodies import access as wire
@@ -43,7 +43,7 @@ def access(tmp_path: Path) -> PolicyAccess:
 @asynccontextmanager
 async def calling(access: object, name: str | None = ROOT) -> AsyncIterator[Caller]:
     assert isinstance(access, PolicyAccess | OpenAccess)
-    handlers = (UserHandlers(access), PolicyHandlers(access), StandingHandlers(access))
+    handlers = (UserHandlers(access), PolicyHandlers(access), PermissionQueryHandlers(access))
     async with serving(access, *handlers) as address, client_of(name) as client:
         yield Caller(client, address)
 

@@ -14,7 +14,7 @@ from bolide.remoting.dispatch import Reply, Request, handles
 NONE = "none"
 
 
-class Standing(NamedTuple):
+class Privileges(NamedTuple):
     """How access control sees an identity."""
 
     access_control: str
@@ -68,7 +68,7 @@ class Answer(NamedTuple):
 class Explaining(Protocol):
     """An `Access` that can explain its decisions."""
 
-    def standing(self, identity: Identity) -> Standing: ...
+    def privileges(self, identity: Identity) -> Privileges: ...
 
     def answer(self, identity: Identity, question: Question) -> Answer:
         """Say what `check` would decide about requests that do this.
@@ -85,7 +85,7 @@ def may_administer(access: Access, peer: str) -> bool:
     return not isinstance(access, LocalAdministration) or is_loopback(peer)
 
 
-class StandingHandlers:
+class PermissionQueryHandlers:
     """Serve both requests, on a broker or a NameServer."""
 
     def __init__(self, access: Access) -> None:
@@ -95,18 +95,18 @@ class StandingHandlers:
     def who_am_i(self, request: Request[NoHeader]) -> Reply:
         identity = self._access.check(request.frame, request.connection.peer)
         access = self._access
-        standing = (
-            access.standing(identity)
+        privileges = (
+            access.privileges(identity)
             if isinstance(access, Explaining)
-            else open_standing(access, identity.peer)
+            else open_privileges(access, identity.peer)
         )
         return Reply(
             header=WhoAmIReply(
                 access_key=identity.access_key,
                 peer=identity.peer,
-                access_control=standing.access_control,
-                is_super=standing.is_super,
-                power=standing.power,
+                access_control=privileges.access_control,
+                is_super=privileges.is_super,
+                power=privileges.power,
             )
         )
 
@@ -121,8 +121,8 @@ class StandingHandlers:
         return Reply(header=CanIReply(allowed=answer.allowed, reason=answer.reason))
 
 
-def open_standing(access: Access, peer: str) -> Standing:
+def open_privileges(access: Access, peer: str) -> Privileges:
     if not may_administer(access, peer):
-        return Standing(NONE, False, "may send and receive, but not administer")
+        return Privileges(NONE, False, "may send and receive, but not administer")
     everybody = "everybody on this machine" if is_loopback(peer) else "everybody"
-    return Standing(NONE, True, f"may administer, as {everybody}")
+    return Privileges(NONE, True, f"may administer, as {everybody}")
