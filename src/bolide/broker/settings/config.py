@@ -121,7 +121,7 @@ class BrokerConfig(
 
     audit_enable: bool = option(
         True,
-        "Record requests that administer, and denied ones, in the topic rmq_sys_bolide_audit.",
+        "Record requests that administer, denied ones too, in the topic rmq_sys_bolide_audit.",
         ours=True,
         fixed=True,
     )
