@@ -17,7 +17,8 @@ import re
 import stat
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -344,6 +345,15 @@ class ConfigCell(Generic[C]):
 
     def on_change(self, listener: Callable[[C], None]) -> None:
         self._listeners.append(listener)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Listeners that are added inside the block are removed at its end."""
+        before = list(self._listeners)
+        try:
+            yield
+        finally:
+            self._listeners = before
 
     def changes(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the known keys of `texts` whose value would change; changes nothing yet.

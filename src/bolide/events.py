@@ -4,7 +4,8 @@ A part has a `Listeners` for each kind of event and calls it when the event occu
 decided in one place, `assembly`: no part assigns a callback of another one.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, ParamSpec
 
 P = ParamSpec("P")
@@ -23,6 +24,15 @@ class Listeners(Generic[P]):
 
     def add(self, listener: Callable[P, object]) -> None:
         self._listeners += (listener,)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Listeners that are added inside the block are removed at its end."""
+        before = self._listeners
+        try:
+            yield
+        finally:
+            self._listeners = before
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
         for listener in self._listeners:

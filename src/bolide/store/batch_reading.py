@@ -31,7 +31,7 @@ def read_batches(
     Raises:
         NotInMemory: the read needs the disk and may not block.
     """
-    low, high = queue.min_offset, queue.end_below(commit_log.written)
+    low, high = queue.min_offset, queue.end_below(commit_log.readable)
     outside = status_outside(queue_offset, low, high)
     if outside:
         return ReadResult(outside[0], outside[1], low, high, inner_count=0)

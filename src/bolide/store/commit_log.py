@@ -6,9 +6,13 @@ closes the file. After a crash the log is kept up to the last valid record (see 
 
 Three positions are ordered `flushed` <= `written` <= `end`: bytes before `flushed` are on the disk,
 bytes before `written` are in the files and readable, bytes before `end` are assigned to appends.
+A fourth position, `confirmed`, limits what consumers may read in a broker group whose replicas
+confirm messages (controller mode): `readable` is the lower of it and `written`.
 In ASYNC_FLUSH mode records are written to the mapping directly, so `written` equals `end`. In
 SYNC_FLUSH mode records are staged in memory until the flusher's thread writes and syncs a group of
 them, so `written` equals `flushed`.
+
+A replica appends the bytes that its master sent (`put_raw`), so its end may lie within a record.
 
 Appends are serialized by the store's lock; any thread may read.
 """
@@ -19,7 +23,7 @@ import threading
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bolide.kernel import write_record
 from bolide.protocol.record import MIN_BLANK_SIZE, RecordDraft, encode_blank
@@ -38,6 +42,9 @@ _HOT_WINDOW = 64 * 1024 * 1024
 
 _POPULATED_AHEAD = 16 * 1024 * 1024
 """Bytes behind the end whose pages are populated before they are written."""
+
+UNLIMITED: Final = 2**63 - 1
+"""Value of `CommitLog.confirmed` outside of controller mode."""
 
 _STAGING_SIZE = 512 * 1024
 """Size of the staging buffer: bytes of records per reservation in SYNC_FLUSH mode."""
@@ -98,6 +105,8 @@ class CommitLog:
         self.end = 0
         self.written = 0
         self.flushed = 0
+        self.confirmed = UNLIMITED
+        """Position up to which all replicas that count have the log."""
         self.last_record = -1
         """Physical offset of the newest record, -1 before the first."""
         self.last_timestamp = 0
@@ -108,6 +117,11 @@ class CommitLog:
     def min_offset(self) -> int:
         files = self.files
         return files[0].start if files else 0
+
+    @property
+    def readable(self) -> int:
+        """Position up to which consumers may read."""
+        return min(self.written, self.confirmed)
 
     def load(self) -> None:
         """Open all files.
@@ -222,6 +236,39 @@ class CommitLog:
         else:
             self.written = self.end
         self.last_record, self.last_timestamp = last_record, room.timestamp
+
+    def put_raw(self, data: memoryview) -> None:
+        """Append bytes as a master sent them; they may begin and end within a record.
+
+        Raises:
+            OSError: a new file cannot be allocated; the bytes before it are appended.
+        """
+        while data:
+            if not self.files or self.end == self.files[-1].end:
+                self._begin_file(self.end - self.end % self._file_size)
+            file, at = self._tail, self.end - self._tail.start
+            part = data[: file.size - at]
+            self._put_bytes(file, at, part)
+            self.end += len(part)
+            if not self._staged:
+                self.written = self.end
+            data = data[len(part) :]
+
+    def cut(self, position: int) -> None:
+        """Drop what lies behind a position, staged bytes too. Blocks.
+
+        No flush may be under way: it would set the positions back to the old end.
+        """
+        self._pending.clear()
+        self.end = min(self.end, position)
+        self.written, self.flushed = min(self.written, self.end), min(self.flushed, self.end)
+        self._drop_behind(self.end)
+        self.erase_behind(self.end)
+
+    def clear(self, position: int) -> None:
+        """Remove all files; the log goes on at a position, a multiple of the file size. Blocks."""
+        self._drop_behind(-1)
+        self.open_at(position)
 
     def take_pending(self) -> tuple[list[PendingWrite], int]:
         """Return and clear the staged writes, with the log position they extend to."""
@@ -397,9 +444,9 @@ class CommitLog:
                 except OSError as exc:  # a later allocation replaces the file
                     log.warning("%s cannot be removed: %s", file.path, exc)
 
-    def _put_bytes(self, file: LogFile, at: int, data: bytes) -> None:
+    def _put_bytes(self, file: LogFile, at: int, data: bytes | memoryview) -> None:
         if self._staged:
-            self._pending.append(PendingWrite(file, at, data))
+            self._pending.append(PendingWrite(file, at, bytes(data)))
         else:
             file.view[at : at + len(data)] = data
 

@@ -342,7 +342,7 @@ _LOCK = "one plain lock serializes appends"
 _EXT = "extension files are read where they exist; none is written"
 _QUEUES_AT_ONCE = "a queue entry is written with its message"
 _ROCKSDB = "the store consists of files"
-_DLEDGER = "DLedger is not supported"
+_DLEDGER = "a group with a controller takes the place of DLedger's log"
 _SWAP = "the system reclaims the memory of old files when it needs it"
 _SCAN = "the system tells for each read whether it needs the disk"
 _COLD = "a read that needs the disk runs on another thread"
@@ -447,10 +447,10 @@ IGNORED = {
     "combineCQMaxExtraSearchCommitLogFiles": Ignored("3", _ROCKSDB),
     "combineCQUseRocksdbForLmq": Ignored("false", _ROCKSDB),
     "storePathDLedgerCommitLog": Ignored("", _DLEDGER, fixed=True),
-    "enableDLegerCommitLog": Ignored("false", _DLEDGER),
-    "dLegerGroup": Ignored("", _DLEDGER),
+    "enableDLegerCommitLog": Ignored("false", _DLEDGER, fixed=True),
+    "dLegerGroup": Ignored("", _DLEDGER, fixed=True),
     "dLegerPeers": Ignored("", _DLEDGER, fixed=True),
-    "dLegerSelfId": Ignored("", _DLEDGER),
+    "dLegerSelfId": Ignored("", _DLEDGER, fixed=True),
     "preferredLeaderId": Ignored("", _DLEDGER),
     "enableBatchPush": Ignored("false", _DLEDGER),
 }

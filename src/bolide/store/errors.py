@@ -3,6 +3,9 @@
 StoreError
 ├── StoreInUse         another process, or another store of this one, has the directory open
 ├── StoreUnwritable    no appends for now: disk full, failing, or nearly full; reads go on
+│   ├── NoLease            a master whose lease has ended, if the settings require one
+│   ├── ReplicaRefuses     this store is a replica: only its master's bytes are appended
+│   └── ReplicasNotEnough  fewer replicas are in sync than minInSyncReplicas
 ├── StoreClosed        the store is not open
 ├── DamagedFile        a file's length or contents contradict its name or the settings
 ├── UnsupportedStore   the store has queues, tables or topics of a kind only RocketMQ supports
@@ -33,6 +36,28 @@ class StoreUnwritable(StoreError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the store takes no messages: {reason}")
         self.reason = reason
+
+
+class ReplicaRefuses(StoreUnwritable):
+    def __init__(self) -> None:
+        super().__init__("this broker is a slave, send to the master of its group")
+
+
+class NoLease(StoreUnwritable):
+    def __init__(self) -> None:
+        super().__init__(
+            "no controller confirms that this broker is the master, and masterLeaseRequired=true"
+        )
+
+
+class ReplicasNotEnough(StoreUnwritable):
+    def __init__(self, count: int, needed: int) -> None:
+        super().__init__(
+            f"in-sync replicas not enough: {count}, and minInSyncReplicas={needed}; start the"
+            " other replicas of the group"
+        )
+        self.count = count
+        self.needed = needed
 
 
 class StoreClosed(StoreError):

@@ -59,6 +59,20 @@ class FileAppends(Queries):
     _seal: bool
     _max_message_size: int
     _units: int
+    refusal: StoreUnwritable | None = None
+    """Why appends are refused though the disk is fine, for example because this is a replica."""
+    _refusals: dict[type[StoreUnwritable], StoreUnwritable]
+
+    def refuse(self, reason: StoreUnwritable) -> None:
+        """Refuse appends until `stop_refusing` is called with the type of the reason."""
+        self._refusals = {**self._refusals, type(reason): reason}
+        self.refusal = next(iter(self._refusals.values()))
+
+    def stop_refusing(self, *kinds: type[StoreUnwritable]) -> None:
+        """Lift the refusals of these types; without any, all of them."""
+        left = {} if not kinds else {k: r for k, r in self._refusals.items() if k not in kinds}
+        self._refusals = left
+        self.refusal = next(iter(left.values()), None)
 
     def append(self, draft: RecordDraft, *, makes_room: bool = False) -> Appended:
         """Append one message. It is readable at once, or with SYNC_FLUSH after the flush.
@@ -171,7 +185,7 @@ class FileAppends(Queries):
             None, without the lock, if the store is closed or refuses messages.
         """
         self._lock.acquire()
-        if not self._open or self.health.causes:
+        if not self._open or self.health.causes or self.refusal is not None:
             self._lock.release()
             return None
         room = self._room
@@ -229,5 +243,7 @@ class FileAppends(Queries):
 
     def _refuse_if_closed(self, *, nearly_full: bool = False) -> None:
         self._require_open()
+        if self.refusal is not None:
+            raise self.refusal
         if self.health.causes and not (nearly_full and self.health.causes.keys() == {DISK_SPACE}):
             self.health.check()

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -90,6 +90,9 @@ class Flusher:
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
+    def unlisten(self, listener: Listener) -> None:
+        self._listeners = [each for each in self._listeners if each != listener]
+
     def wake(self) -> None:
         self._wake_up.set()
 
@@ -141,6 +144,13 @@ class Flusher:
             self._last_flush = time.monotonic()
         self._notify(Flushed(end))
         return True
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Flush, then hold back further flushes. Blocks."""
+        self.flush()
+        with self._flushing:
+            yield
 
     def mend(self) -> None:
         """Recover from a failure: rewrite unsynced records, erase those rolled back. Blocks.

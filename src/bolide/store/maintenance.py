@@ -8,7 +8,8 @@ ahead of the log's end.
 import logging
 import threading
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from bolide.store.checkpoint import Checkpoint, CheckpointFile, RecoveryPoint, boot_id
@@ -114,6 +115,13 @@ class StoreMaintenance:
             self._last_clean = now
             store.retention.run()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Write the queues, then hold back rounds of maintenance. Blocks."""
+        with self._checkpoint_lock:
+            self._write_queues()
+            yield
+
     def checkpoint(self) -> bool:
         """Sync everything and save the checkpoint; returns whether that succeeded. Blocks."""
         with self._checkpoint_lock:
@@ -126,7 +134,7 @@ class StoreMaintenance:
     def _checkpoint_now(self) -> bool:
         store = self._store
         with self._lock:
-            end, last = store.log.end, store.log.last_record
+            end, last = store.sound_end, store.log.last_record
             timestamp, units = store.log.last_timestamp, store.units
         self._last_checkpoint = time.monotonic()
         if not (store.flush() and self._write_queues() and self._sync_queues()):
@@ -142,7 +150,7 @@ class StoreMaintenance:
                     queue_timestamp=timestamp,
                     index_timestamp=index.end_timestamp,
                     master_flushed_offset=self._checkpoint.value.master_flushed_offset,
-                    confirm_offset=end,
+                    confirm_offset=min(end, store.log.readable),
                     recovery_point=RecoveryPoint(
                         position=end,
                         last_record=last,

@@ -198,6 +198,9 @@ class MemoryStore(Queries):
         """Call `listener` after every append, on the appending thread."""
         self._listeners.append(listener)
 
+    def off_flushed(self, listener: Listener) -> None:
+        self._listeners = [each for each in self._listeners if each != listener]
+
     def flush(self) -> bool:
         return True
 
@@ -242,6 +245,11 @@ class MemoryLog:
         self.min_offset = 0
         self.written = 0
         self.last_record = -1
+
+    @property
+    def readable(self) -> int:
+        """Everything written: a memory store has no replicas."""
+        return self.written
 
     def items(self) -> list[tuple[int, bytes]]:
         """All records with their physical offsets."""

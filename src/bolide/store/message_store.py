@@ -10,7 +10,8 @@ import os
 import shutil
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Self
 
@@ -22,7 +23,7 @@ from bolide.store.appending import (
     Appended,
     AppendRoom,
 )
-from bolide.store.checkpoint import CheckpointFile
+from bolide.store.checkpoint import CheckpointFile, RecoveryPoint, boot_id
 from bolide.store.commit_log import CommitLog
 from bolide.store.compaction.topic_compaction import TopicCompaction
 from bolide.store.config import FlushMode, StoreConfig, delay_levels
@@ -39,8 +40,10 @@ from bolide.store.queue_ext import QueueExtensions
 from bolide.store.queue_table import QueueTable
 from bolide.store.reading import MessageFilter
 from bolide.store.recovery import LoadedStore, Progress, log_progress, recover
+from bolide.store.replica_log import ReplicaLog
 from bolide.store.retention import Retention
 from bolide.store.tables import read_batch_topics
+from bolide.store.truncation import truncate_store
 from bolide.store.unsupported import refuse_unsupported
 
 log = logging.getLogger(__name__)
@@ -78,6 +81,7 @@ class MessageStore(FileAppends):
         self._progress = progress or log_progress()
         self._background = background
         self._used = False
+        self._refusals = {}
         self._lock = threading.Lock()  # serializes appends
         self._room = AppendRoom()  # guarded by the lock
         self._build()
@@ -139,6 +143,7 @@ class MessageStore(FileAppends):
         )
         self._lock_file = StoreLock(root / "lock")
         self._abort = root / "abort"
+        self._lost_tail = root / "lostTail"
 
     # ---- life
 
@@ -199,11 +204,16 @@ class MessageStore(FileAppends):
         with create_file(self._abort) as file:
             file.write(str(os.getpid()).encode())
         self._disk.sync_directory(root)
+        checkpoint = self._checkpoint.load()
+        point = checkpoint.recovery_point
+        if not clean and not _same_boot(point):
+            self._lost_tail.touch()
+        self._disk.sync_directory(root)
         loaded = LoadedStore(
             log=self.log,
             queues=self.queues,
             index=self.index,
-            checkpoint=self._checkpoint.load(),
+            checkpoint=checkpoint,
             check=_check_of(config),
             delays=self._delays,
             index_safe=config.index_safe,
@@ -238,6 +248,16 @@ class MessageStore(FileAppends):
             pause=self.maintenance.pause,
         )
         self.retention.is_copied = self.compaction.is_copied
+        self.replica = ReplicaLog(
+            self.log,
+            self.queues,
+            self._keys,
+            lock=self._lock,
+            health=self.health,
+            delays=self._delays,
+            appended=self.maintenance.appended,
+            add_units=self._add_units,
+        )
         self.maintenance.start(background=self._background)
         self.compaction.start(background=self._background)
 
@@ -294,6 +314,67 @@ class MessageStore(FileAppends):
         """Number of queue offsets assigned, over all queues."""
         return self._units
 
+    def _add_units(self, count: int) -> None:
+        self._units += count
+
+    @property
+    def sound_end(self) -> int:
+        """End of the last whole record; the log of a replica may end within one."""
+        return self.replica.dispatched if self.replica.is_active else self.log.end
+
+    @property
+    def may_have_lost_tail(self) -> bool:
+        """Whether the system went down with the store open, so that the log may lack messages that
+        were acknowledged. It stays so, over restarts, until `lost_tail_is_known`."""
+        return self._lost_tail.exists()
+
+    def lost_tail_is_known(self) -> None:
+        """The controller has taken note that the log may lack messages."""
+        self._lost_tail.unlink(missing_ok=True)
+
+    @property
+    def confirmed_before(self) -> int:
+        """Position that was confirmed, in controller mode, when the store was last closed."""
+        return min(self._checkpoint.value.confirm_offset, self.log.end)
+
+    @property
+    def reportable_end(self) -> int:
+        """The end of what a replica promises to have: with SYNC_FLUSH what is on the disk."""
+        return self.log.flushed if self._staged else self.log.end
+
+    def restart_at(self, position: int) -> None:
+        """Discard everything; the log goes on at a position where a file begins. Blocks."""
+        truncate_store(self, 0)
+        with self.exclusively():
+            self.log.clear(position)
+            self.replica.dispatched = position
+
+    def finish_replication(self) -> None:
+        """Take appends again after the log of a master was replicated. Blocks."""
+        if self.replica.is_active:
+            self.flush()
+            self.replica.dispatch()
+            with self.exclusively():
+                self.replica.finish()
+
+    def cut_incomplete(self) -> None:
+        """Cut what a replica received behind its last whole record. Blocks."""
+        with self.exclusively():
+            self.replica.cut_incomplete()
+
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """Keep flusher, maintenance and appends away, with everything in the files. Blocks."""
+        with self.maintenance.paused(), self.flusher.paused(), self._lock:
+            yield
+
+    def forget_keys(self, position: int) -> None:
+        """Drop pending keys of records behind a position. The caller has called `exclusively`."""
+        self._keys.rewind(position)
+
+    def recount_units(self) -> None:
+        self._units = self.queues.units()
+
     def wait_flushed(self, appended: Appended, timeout: float | None = None) -> bool:
         """Wait until a message is on the disk; False on timeout (FLUSH_DISK_TIMEOUT). Blocks.
 
@@ -307,6 +388,10 @@ class MessageStore(FileAppends):
     def on_flushed(self, listener: Listener) -> None:
         """Call `listener` on the flusher's thread after every flush, successful or failed."""
         self.flusher.listen(listener)
+
+    def off_flushed(self, listener: Listener) -> None:
+        """Undo `on_flushed`."""
+        self.flusher.unlisten(listener)
 
     def flush(self) -> bool:
         """Flush the log now; returns whether it succeeded. Blocks."""
@@ -371,6 +456,11 @@ class MessageStore(FileAppends):
             return []
         self.index_keys()
         return self.index.find(topic, key, limit=limit, begin=begin, end=end)
+
+
+def _same_boot(point: RecoveryPoint | None) -> bool:
+    """Whether the system is the one that wrote a checkpoint, so that its page cache is whole."""
+    return point is not None and bool(point.boot_id) and point.boot_id == boot_id()
 
 
 def _check_of(config: StoreConfig) -> Check:

@@ -108,7 +108,7 @@ class Queries:
         self, queue: ReadableQueue | None, queue_offset: int, *, may_block: bool
     ) -> int | None:
         """Return the physical offset of a queue's message, or None if there is none."""
-        if not queue or not queue.min_offset <= queue_offset < queue.end_below(self.log.written):
+        if not queue or not queue.min_offset <= queue_offset < queue.end_below(self.log.readable):
             return None
         unit = next(queue.read(queue_offset, 1, may_block=may_block), None)
         return unit.physical_offset if unit else None
@@ -181,7 +181,7 @@ class Queries:
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset behind the last readable message."""
         queue = self.find_queue(topic, queue_id)
-        return queue.end_below(self.log.written) if queue else 0
+        return queue.end_below(self.log.readable) if queue else 0
 
     def is_recent(
         self, topic: str, queue_id: int, queue_offset: int, *, may_block: bool = True
@@ -214,7 +214,7 @@ class Queries:
             return 0
         if isinstance(queue, BatchQueue):
             return batch_offset_at(queue, timestamp, boundary)
-        first, end = queue.min_offset, queue.end_below(self.log.written)
+        first, end = queue.min_offset, queue.end_below(self.log.readable)
         later = timestamp if boundary is Boundary.LOWER else timestamp + 1
         low, high = first, end
         while low < high:
@@ -230,7 +230,7 @@ class Queries:
     def earliest_time(self, topic: str, queue_id: int) -> int:
         """Store time (ms) of a queue's first message, or -1. Blocks."""
         queue = self.find_queue(topic, queue_id)
-        if queue is None or queue.min_offset >= queue.end_below(self.log.written):
+        if queue is None or queue.min_offset >= queue.end_below(self.log.readable):
             return -1
         return self._stored_at(queue, queue.min_offset)
 
@@ -238,7 +238,7 @@ class Queries:
         """Store time (ms) of a message, or -1. Blocks."""
         queue = self.find_queue(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.end_below(
-            self.log.written
+            self.log.readable
         ):
             return -1
         return self._stored_at(queue, queue_offset)

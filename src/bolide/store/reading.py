@@ -32,6 +32,9 @@ class ReadableLog(Protocol):
     def written(self) -> int: ...
 
     @property
+    def readable(self) -> int: ...
+
+    @property
     def min_offset(self) -> int: ...
 
     def is_hot(self, physical_offset: int) -> bool: ...
@@ -135,7 +138,7 @@ def read_queue(
     """Raises NotInMemory if the read needs the disk and may not block."""
     if queue is None:
         return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
-    low, high = queue.min_offset, queue.end_below(commit_log.written)
+    low, high = queue.min_offset, queue.end_below(commit_log.readable)
     outside = status_outside(queue_offset, low, high)
     if outside:
         status, next_offset = outside

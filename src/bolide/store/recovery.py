@@ -14,20 +14,15 @@ beginning of the log.
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 
-from bolide.kernel import Check, QueueRun, Scan, Stop, scan
-from bolide.kernel.units import UNIT, UNIT_SIZE
-from bolide.protocol.record import Record, read_record
-from bolide.protocol.record_errors import BadRecord
-from bolide.store.batch_queue import BatchQueue, QueuedBatch, split_batches
+from bolide.kernel import Check, Scan, Stop, scan
 from bolide.store.checkpoint import Checkpoint, RecoveryPoint, boot_id
 from bolide.store.commit_log import CommitLog, LogFile
 from bolide.store.key_index import KeyIndex
-from bolide.store.log_walk import MIN_RECORD_SIZE
+from bolide.store.queue_dispatch import QueueDispatch, UnitsMissing, mapped_record_at
 from bolide.store.queue_table import QueueTable
 from bolide.store.torn_tail import TORN, find_records, find_torn, is_written_by_us, save_tail
 
@@ -86,10 +81,6 @@ def log_progress(every: float = 2.0) -> Progress:
     return report
 
 
-class _Gap(Exception):
-    """Units of a queue are missing between its end and the next record."""
-
-
 def recover(loaded: LoadedStore, *, clean: bool, progress: Progress) -> RecoveryReport:
     """Make log, queues and index consistent; afterwards the log is open for appends."""
     began = time.monotonic()
@@ -107,7 +98,7 @@ def recover(loaded: LoadedStore, *, clean: bool, progress: Progress) -> Recovery
         )
     try:
         _Replay(loaded, report, index_from, safe_position, progress).run()
-    except _Gap as gap:
+    except UnitsMissing as gap:
         _restart_with_empty_queues(loaded, report, str(gap))
         _Replay(loaded, report, index_from, safe_position, progress, gaps_allowed=True).run()
     _finish(loaded, report, recovery_point, safe_position)
@@ -132,7 +123,7 @@ def _valid_recovery_point(loaded: LoadedStore) -> RecoveryPoint | None:
         return recovery_point if recovery_point.position == 0 else None
     if recovery_point.last_record < 0:
         return recovery_point if recovery_point.position <= loaded.log.files[-1].end else None
-    last = _record_at(loaded.log, recovery_point.last_record)
+    last = mapped_record_at(loaded.log, recovery_point.last_record)
     return (
         recovery_point
         if last and recovery_point.last_record + last.size == recovery_point.position
@@ -147,23 +138,12 @@ def _start_by_files(loaded: LoadedStore, *, clean: bool) -> int:
     if loaded.index_safe:
         limit = min(limit, loaded.checkpoint.index_timestamp)
     for file in reversed(loaded.log.files):
-        first = _record_at(loaded.log, file.start)
+        first = mapped_record_at(loaded.log, file.start)
         if first is None or file.start > reached:
             continue
         if clean or 0 < first.store_timestamp <= limit:
             return file.start
     return loaded.log.min_offset
-
-
-def _record_at(commit_log: CommitLog, physical_offset: int) -> Record | None:
-    file = commit_log.find_file(physical_offset)
-    if file is None:
-        return None
-    try:
-        found = read_record(file.view, physical_offset - file.start)
-    except BadRecord:
-        return None
-    return found if isinstance(found, Record) and found.physical_offset == physical_offset else None
 
 
 def _recover_index(loaded: LoadedStore, start: int, *, clean: bool) -> int:
@@ -211,7 +191,7 @@ class _Replay:
         self._report = report
         self._index_from = index_from if index_from >= 0 else report.start
         self._safe_position = safe_position
-        self._gaps_allowed = gaps_allowed
+        self._dispatch = QueueDispatch(loaded.log, loaded.queues, gaps_allowed=gaps_allowed)
         self._progress = progress
         self._may_be_torn = not report.clean and is_written_by_us(loaded.checkpoint)
 
@@ -280,96 +260,8 @@ class _Replay:
         if start < self._report.start or not result.count:
             return
         self._report.records += result.count
-        base = end - result.end
-        runs, batches = split_batches(result, loaded.queues.batch_topics, self._read, base)
-        for number, run in enumerate(runs):
-            self._append(run, islice(runs, number + 1, None))
-        for batch in batches:
-            self._append_batch(batch)
+        self._dispatch.add(result, end)
         loaded.queues.write(loaded.queues.take_changed(), end)
-        loaded.log.last_timestamp = result.last_timestamp
-        loaded.log.last_record = _last_record(result, batches, end)
-
-    def _read(self, physical_offset: int) -> Record:
-        record = _record_at(self._loaded.log, physical_offset)
-        assert record is not None  # the scan has just found it sound
-        return record
-
-    def _append_batch(self, batch: QueuedBatch) -> None:
-        queues, unit = self._loaded.queues, batch.unit
-        try:
-            queue = queues.require(batch.topic, batch.queue_id)
-        except ValueError as exc:
-            log.warning("skipping records without a queue: %s", exc)
-            return
-        end = queue.max_offset
-        if not isinstance(queue, BatchQueue) or unit.base > unit.physical_offset:
-            log.error(
-                "skipping the batch at %s: it cannot be at %s of queue %r %s",
-                unit.physical_offset, unit.base, batch.topic, batch.queue_id,
-            )  # fmt: skip
-            return
-        if unit.base > end > 0:
-            gap = f"queue {batch.topic!r} {batch.queue_id} lacks batches before {unit.base}"
-            if not self._gaps_allowed:
-                raise _Gap(gap)
-            log.warning("%s, and the log has no records for them", gap)
-        if unit.base == 0 < end:
-            queue.restart()  # the topic was deleted and created again
-        queue.replay(unit)
-        queues.changed(queue)
-
-    def _append(self, run: QueueRun, later: Iterable[QueueRun]) -> None:
-        queues = self._loaded.queues
-        try:
-            queue = queues.require(run.topic, run.queue_id)
-        except ValueError as exc:
-            log.warning("skipping records without a queue: %s", exc)
-            return
-        end = queue.max_offset
-        if not _is_possible(run) or (run.queue_offset != end > 0 and _continues(run, end, later)):
-            log.error(
-                "skipping the record at %s: its offset %s of queue %r %s is impossible",
-                _place(run), run.queue_offset, run.topic, run.queue_id,
-            )  # fmt: skip
-            return
-        if run.queue_offset > end > 0:
-            gap = f"queue {run.topic!r} {run.queue_id} lacks units before {run.queue_offset}"
-            if not self._gaps_allowed:
-                raise _Gap(gap)
-            log.warning("%s, and the log has no records for them", gap)
-            queue.fill(run.queue_offset)
-        if run.queue_offset == 0 < end:
-            queue.restart()  # the topic was deleted and created again
-        queue.append_run(run.queue_offset, run.entries)
-        queues.changed(queue)
-
-
-def _place(run: QueueRun) -> int:
-    """Physical offset of a run's first record."""
-    physical_offset: int = UNIT.unpack_from(run.entries)[0]
-    return physical_offset
-
-
-def _is_possible(run: QueueRun) -> bool:
-    """Whether enough log lies before a record for its queue offset, which no checksum covers."""
-    return 0 <= run.queue_offset <= _place(run) // MIN_RECORD_SIZE
-
-
-def _continues(run: QueueRun, end: int, later: Iterable[QueueRun]) -> bool:
-    """Whether the queue continues at `end + 1` behind a single record with another offset."""
-    return len(run.entries) == UNIT_SIZE and any(
-        (each.topic, each.queue_id, each.queue_offset) == (run.topic, run.queue_id, end + 1)
-        for each in later
-    )
-
-
-def _last_record(result: Scan, batches: list[QueuedBatch], end: int) -> int:
-    """Return the record that ends at `end` if it has a queue unit, else -1."""
-    last = [UNIT.unpack(run.entries[-UNIT_SIZE:]) for run in result.runs]
-    last += [batch.unit[:3] for batch in batches[-1:]]
-    physical_offset, size, _ = max(last, default=(-1, 0, 0))
-    return physical_offset if physical_offset + size == end else -1
 
 
 def _finish(

@@ -105,6 +105,14 @@ class Table(Generic[T]):
         """Record that the value has changed and must be saved."""
         self._dirty = True
 
+    def encode(self, value: T | None = None) -> bytes:
+        """The table, or another value of its kind, as its file has it."""
+        return self._kind.encode(self.value if value is None else value)
+
+    def decode(self, data: bytes) -> T:
+        """Read a table that another broker sent. Raises BadJson."""
+        return fastjson.decode(data, self._kind.shape)
+
     def save_due(self, now: float) -> bool:
         """Save if the value changed and the interval has passed; `now` is in seconds of any clock.
 
@@ -230,18 +238,25 @@ def _encode(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=1)
 
 
-def _encode_consumer_offsets(offsets: ConsumerOffsets) -> bytes:
+def encode_consumer_offsets(offsets: ConsumerOffsets, *, quote_numbers: bool = False) -> bytes:
+    """Encode as Java's file has it, or with quotes around numeric keys.
+
+    Slaves of RocketMQ 5.x (fastjson2) refuse keys without quotes in an answer; 4.9 reads both.
+    """
     rows = list(offsets.offset_table.items())
+    by_number = _by_quoted_number if quote_numbers else _by_number
     version, groups = _text(offsets.data_version), _text(_topics_by_group(key for key, _ in rows))
-    table = ",\n".join([f"  {_text(key)}:{_by_number(queues)}" for key, queues in rows])
+    table = ",\n".join([f"  {_text(key)}:{by_number(queues)}" for key, queues in rows])
     return (
         f'{{\n "dataVersion":{version},\n "groupTopicMap":{groups},'
         f'\n "offsetTable":{{\n{table}\n }}\n}}'
     ).encode()
 
 
-def _encode_delay_offsets(offsets: DelayOffsets) -> bytes:
-    version, table = _text(offsets.data_version), _by_number(offsets.offset_table)
+def encode_delay_offsets(offsets: DelayOffsets, *, quote_numbers: bool = False) -> bytes:
+    """Encode as `encode_consumer_offsets`."""
+    by_number = _by_quoted_number if quote_numbers else _by_number
+    version, table = _text(offsets.data_version), by_number(offsets.offset_table)
     return f'{{\n "dataVersion":{version},\n "offsetTable":{table}\n}}'.encode()
 
 
@@ -266,6 +281,10 @@ def _by_number(numbers: Mapping[int, int]) -> str:
     return "{" + ",".join([f"{key}:{number}" for key, number in list(numbers.items())]) + "}"
 
 
+def _by_quoted_number(numbers: Mapping[int, int]) -> str:
+    return "{" + ",".join([f'"{key}":{number}' for key, number in list(numbers.items())]) + "}"
+
+
 def _text(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
@@ -276,8 +295,8 @@ _QUEUE_TYPE, _BATCH_QUEUES = "queue.type", "BatchCQ"
 
 TOPICS = TableKind("topics.json", TopicConfigTable, 0.0, _encode)
 GROUPS = TableKind("subscriptionGroup.json", GroupConfigTable, 0.0, _encode)
-CONSUMER_OFFSETS = TableKind("consumerOffset.json", ConsumerOffsets, 5.0, _encode_consumer_offsets)
-DELAY_OFFSETS = TableKind("delayOffset.json", DelayOffsets, 10.0, _encode_delay_offsets)
+CONSUMER_OFFSETS = TableKind("consumerOffset.json", ConsumerOffsets, 5.0, encode_consumer_offsets)
+DELAY_OFFSETS = TableKind("delayOffset.json", DelayOffsets, 10.0, encode_delay_offsets)
 REQUEST_MODES = TableKind("messageRequestMode.json", RequestModeTable, 0.0, _encode)
 CONSUMER_FILTERS = TableKind("consumerFilter.json", ConsumerFilters, 10.0, _encode_filters)
 QUEUE_MAPPINGS = TableKind("topicQueueMapping.json", QueueMappingTable, 0.0, fastjson.encode)

@@ -48,8 +48,10 @@ QueueKey = tuple[str, int]
 class SourceLog(Protocol):
     """The part of `CommitLog` that is used here."""
 
-    written: int
     flushed: int
+
+    @property
+    def readable(self) -> int: ...
 
     def read(self, physical_offset: int, size: int) -> memoryview | None: ...
 
@@ -324,7 +326,7 @@ class TopicCompaction:
         queue = self._queue((copied.topic, copied.queue_id))
         if queue is None:
             return
-        end = queue.end_below(self._commit_log.written)
+        end = queue.end_below(self._commit_log.readable)
         # A batch may have been written in part before the disk refused the rest.
         begin = max(copied.copied, copied.max_offset, queue.min_offset)
         while begin < end:

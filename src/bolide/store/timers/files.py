@@ -7,6 +7,7 @@ part that the checkpoint covers is sound after any crash, and the rest is cut of
 """
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -83,6 +84,10 @@ class TimerFiles:
         """The lowest occupied slot when the files were opened."""
         self.last_slot = -1
         """The highest slot number that received an entry."""
+
+    def read_checkpoint(self) -> TimerCheckpoint | None:
+        """The checkpoint on the disk; the files need not be open. Blocks."""
+        return self._check_file.load()
 
     @property
     def exist(self) -> bool:
@@ -326,3 +331,20 @@ def _in_order(waiting: list[TimerEntry]) -> list[TimerEntry]:
         for at, each in enumerate(waiting)
         if at == 0 or waiting[at - 1].physical_offset != each.physical_offset
     ]
+
+
+def adopt_checkpoint(root: Path, checkpoint: TimerCheckpoint, disk: Disk | None = None) -> None:
+    """Take over the checkpoint of a master, for a slave that does not run timers itself. Blocks.
+
+    Wheel and timer log of an earlier life as master are removed: they are derived from the timer
+    topic, and are made again from it when this broker becomes master.
+    """
+    remove_derived(root)
+    TimerCheckpointFile(root / "config" / "timercheck", disk or Disk()).save(checkpoint)
+
+
+def remove_derived(root: Path) -> None:
+    """Remove wheel and timer log, which a later start makes again from the timer topic. Blocks."""
+    for path in root.glob("timerwheel*"):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(root / "timerlog", ignore_errors=True)

@@ -1,0 +1,250 @@
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bolide.store.config import FlushMode
+from bolide.store.errors import StoreUnwritable
+from bolide.store.message_store import MessageStore
+from bolide.store.replica_log import LogMismatch
+from bolide.store.truncation import truncate_store
+from tests.support.faults import FaultyDisk
+from tests.support.store import body_of, draft, small_config
+
+
+def log_bytes(store: MessageStore) -> bytes:
+    """All bytes of a log, from its first file to its end."""
+    parts = []
+    position = store.log.min_offset
+    while position < store.log.written:
+        file = store.log.find_file(position)
+        assert file is not None
+        end = min(file.end, store.log.written)
+        parts.append(bytes(file.view[position - file.start : end - file.start]))
+        position = end
+    return b"".join(parts)
+
+
+def fill(store: MessageStore, count: int, *, queues: int = 3, size: int = 20) -> None:
+    for number in range(count):
+        store.append(draft("T", f"{number:05}".encode() * (size // 5), queue_id=number % queues))
+
+
+def bodies(store: MessageStore, queues: int = 3) -> list[list[bytes]]:
+    return [[body_of(record) for record in _records(store, queue_id)] for queue_id in range(queues)]
+
+
+def _records(store: MessageStore, queue_id: int) -> Iterator[memoryview]:
+    at, end = store.min_offset("T", queue_id), store.max_offset("T", queue_id)
+    while at < end:
+        found = store.read("T", queue_id, at)
+        yield from found.records
+        at = found.next_offset
+
+
+@contextmanager
+def replica(root: Path, *, mode: FlushMode = FlushMode.ASYNC) -> Iterator[MessageStore]:
+    config = small_config(root, mode=mode)
+    with MessageStore(config, background=False) as store:
+        store.replica.begin()
+        yield store
+
+
+def send(data: bytes, target: MessageStore, sizes: list[int]) -> None:
+    """Send bytes from the target's end on, in pieces of these sizes."""
+    turn = 0
+    while (at := target.replica.end) < len(data):
+        size = sizes[turn % len(sizes)]
+        turn += 1
+        target.replica.append(at, memoryview(data)[at : at + size])
+        target.flush()
+        target.replica.dispatch()
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=5), count=st.integers(1, 400))
+def test_pieces_of_any_size_give_the_same_log_and_queues(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], count: int
+) -> None:
+    root = tmp_path_factory.mktemp("stores")
+    with MessageStore(small_config(root / "master"), background=False) as master:
+        fill(master, count, size=100)
+        with replica(root / "slave") as slave:
+            send(log_bytes(master), slave, sizes)
+
+            assert log_bytes(slave) == log_bytes(master)
+            assert bodies(slave) == bodies(master)
+            assert slave.units == master.units
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_a_replica_goes_on_after_a_restart_within_a_record(tmp_path: Path, mode: FlushMode) -> None:
+    with MessageStore(small_config(tmp_path / "master"), background=False) as master:
+        fill(master, 300, size=100)
+        data = log_bytes(master)
+        with replica(tmp_path / "slave", mode=mode) as slave:
+            slave.replica.append(0, memoryview(data)[: len(data) // 2 + 7])
+            slave.flush()
+            slave.replica.dispatch()
+        with replica(tmp_path / "slave", mode=mode) as slave:
+            assert slave.replica.end < len(data) // 2 + 7
+            send(data, slave, [1000])
+
+            assert log_bytes(slave) == data
+            assert bodies(slave) == bodies(master)
+            assert not slave.recovery.rebuilt
+
+
+def test_bytes_that_do_not_continue_the_log_are_refused(tmp_path: Path) -> None:
+    with replica(tmp_path) as slave:
+        slave.replica.append(0, memoryview(bytes(8)))
+
+        with pytest.raises(LogMismatch, match="this log ends at 8"):
+            slave.replica.append(100, memoryview(b"x"))
+
+
+def test_bytes_that_are_no_record_are_refused(tmp_path: Path) -> None:
+    with replica(tmp_path) as slave:
+        slave.replica.append(0, memoryview(b"\0\0\0\x40garbage" * 100))
+
+        with pytest.raises(LogMismatch, match="are no record"):
+            slave.replica.dispatch()
+
+
+def test_a_file_of_another_length_is_named(tmp_path: Path) -> None:
+    config = small_config(tmp_path / "master")
+    with MessageStore(config, background=False) as master:
+        fill(master, 2000, size=100)
+        data = log_bytes(master)
+    other = small_config(tmp_path / "slave", log_size=2 * config.commit_log_file_size)
+    with MessageStore(other, background=False) as slave:
+        slave.replica.begin()
+        slave.replica.append(0, memoryview(data)[: 2 * config.commit_log_file_size])
+
+        with pytest.raises(LogMismatch, match="mappedFileSizeCommitLog"):
+            slave.replica.dispatch()
+
+
+def test_an_empty_replica_begins_where_its_master_does(tmp_path: Path) -> None:
+    with MessageStore(small_config(tmp_path / "master"), background=False) as master:
+        fill(master, 2000, size=100)
+        start = master.log.files[-1].start
+        data = log_bytes(master)[start:]
+        with replica(tmp_path / "slave") as slave:
+            slave.replica.append(start, memoryview(data))
+            slave.replica.dispatch()
+
+            assert slave.log.min_offset == start
+            assert bodies(slave)[0] == bodies(master)[0][slave.min_offset("T", 0) :]
+
+
+def test_a_promoted_replica_cuts_half_a_record_and_takes_appends(tmp_path: Path) -> None:
+    with MessageStore(small_config(tmp_path / "master"), background=False) as master:
+        fill(master, 9, size=100)
+        data = log_bytes(master)
+        with replica(tmp_path / "slave") as slave:
+            slave.replica.append(0, memoryview(data)[:-10])
+            slave.replica.dispatch()
+            slave.refuse(StoreUnwritable("a slave"))
+            with pytest.raises(StoreUnwritable, match="a slave"):
+                slave.append(draft("T", b"x"))
+            slave.finish_replication()
+            slave.stop_refusing()
+
+            assert bodies(slave)[2] == bodies(master)[2][:-1]
+            assert slave.append(draft("T", b"next", queue_id=2)).queue_offset == 2
+
+
+@pytest.mark.parametrize("keep", [0, 1, 150, 299, 300])
+def test_a_truncated_store_goes_on_from_the_cut(tmp_path: Path, keep: int) -> None:
+    config = small_config(tmp_path)
+    with MessageStore(config, background=False) as store:
+        fill(store, 300, size=100)
+        position = store.log.end
+        if keep < 300:
+            position = next(
+                offset
+                for offset in _boundaries(store)
+                if sum(1 for each in _boundaries(store) if each < offset) == keep
+            )
+        cut = truncate_store(store, position)
+
+        assert cut.records == 300 - keep
+        assert sum(map(len, bodies(store))) == keep
+        assert store.append(draft("T", b"next")).physical_offset == position
+    with MessageStore(config, background=False) as store:
+        assert sum(map(len, bodies(store))) == keep + 1
+        assert not store.recovery.rebuilt
+
+
+def _boundaries(store: MessageStore) -> list[int]:
+    """Physical offsets of all records."""
+    found = []
+    for queue_id in range(3):
+        queue = store.find_queue("T", queue_id)
+        assert queue is not None
+        found += [unit.physical_offset for unit in queue.read(0, 1000)]
+    return sorted(found)
+
+
+def test_what_is_not_confirmed_cannot_be_read(tmp_path: Path) -> None:
+    with MessageStore(small_config(tmp_path), background=False) as store:
+        first = store.append(draft("T", b"first"))
+        store.append(draft("T", b"second"))
+        store.log.confirmed = first.end
+
+        assert store.max_offset("T", 0) == 1
+        assert [body_of(each) for each in store.read("T", 0, 0).records] == [b"first"]
+
+
+def test_a_failing_disk_takes_no_bytes_until_it_is_mended(tmp_path: Path) -> None:
+    """What lies behind the flushed part is written again then, and the rest is erased."""
+    with MessageStore(small_config(tmp_path / "master"), background=False) as master:
+        fill(master, 30, size=100)
+        data = log_bytes(master)
+        disk = FaultyDisk()
+        with MessageStore(small_config(tmp_path / "slave"), background=False, disk=disk) as slave:
+            slave.replica.begin()
+            slave.replica.append(0, memoryview(data)[:1000])
+            with disk.failing("sync", errno.EIO, "commitlog"):
+                assert not slave.flush()
+                with pytest.raises(StoreUnwritable):
+                    slave.replica.append(1000, memoryview(data)[1000:2000])
+            slave.maintenance.run()
+            send(data, slave, [500])
+
+            assert log_bytes(slave) == data
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_another_master_goes_on_within_a_record(tmp_path: Path, mode: FlushMode) -> None:
+    with MessageStore(small_config(tmp_path / "master"), background=False) as master:
+        fill(master, 30, size=100)
+        data = log_bytes(master)
+        with replica(tmp_path / "slave", mode=mode) as slave:
+            slave.replica.append(0, memoryview(data)[:1000])  # whole records, and a part of one
+            if mode is FlushMode.ASYNC:
+                slave.replica.dispatch()
+            slave.replica.begin()  # the next term as a slave
+            send(data, slave, [700])
+
+            assert bodies(slave) == bodies(master)
+
+
+def test_a_promoted_replica_with_staged_bytes_writes_at_its_end(tmp_path: Path) -> None:
+    with MessageStore(small_config(tmp_path / "master"), background=False) as master:
+        fill(master, 9, size=100)
+        data = log_bytes(master)
+        with replica(tmp_path / "slave", mode=FlushMode.SYNC) as slave:
+            slave.replica.append(0, memoryview(data)[:-10])  # nothing of it is flushed
+            slave.finish_replication()
+            appended = slave.append(draft("T", b"next", queue_id=2))
+
+            assert slave.wait_flushed(appended)
+            assert slave.log.flushed == slave.log.end == appended.end
+            assert bodies(slave)[2] == [*bodies(master)[2][:-1], b"next"]
+            assert bodies(slave)[:2] == bodies(master)[:2]
