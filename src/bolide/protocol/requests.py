@@ -302,6 +302,9 @@ _REPLICATION = {
     RequestCode.GET_BROKER_HA_STATUS: RequestKind(reply_body=replication_bodies.HaStatus),
     RequestCode.RESET_MASTER_FLUSH_OFFSET: RequestKind(replication.ResetFlushOffsetHeader),
     RequestCode.GET_BROKER_EPOCH_CACHE: RequestKind(reply_body=replication_bodies.EpochCache),
+    RequestCode.BOLIDE_GET_REPLICA_STATE: RequestKind(
+        replication.ReplicaStateHeader, reply_body=replication_bodies.ReplicaState
+    ),
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: RequestKind(namesrv.MinBrokerIdChangeHeader),
     RequestCode.NOTIFY_BROKER_ROLE_CHANGED: RequestKind(
         controller.RoleChangedHeader, body=controller_bodies.SyncStateSet

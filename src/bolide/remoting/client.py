@@ -139,6 +139,16 @@ class RemotingClient:
         connection = self._connections.get(address)
         return connection is not None and not connection.is_closed
 
+    def uses(self, address: str, connection: Connection) -> bool:
+        """Whether a connection, open or lost, is the latest one to an address."""
+        return self._connections.get(address) is connection
+
+    def disconnect(self, address: str) -> None:
+        """Close the connection to an address at once; calls in flight fail with ConnectionLost."""
+        connection = self.find(address)
+        if connection is not None:
+            connection.abort()
+
     def reconnected_at(self, address: str) -> float:
         """Loop time at which a lost connection was last replaced; -inf if none was."""
         return self._reconnected.get(address, -math.inf)

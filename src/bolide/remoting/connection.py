@@ -110,6 +110,11 @@ class Connection(Caller):
         self._none_expected: asyncio.Event | None = None  # created on the first wait
         self._fast = fast
 
+    def switch(self, dispatcher: Dispatcher, fast: FastPath | None) -> None:
+        """Serve the next requests by another dispatcher and fast path."""
+        self._dispatcher = dispatcher
+        self._fast = fast
+
     # State
 
     @property

@@ -124,6 +124,20 @@ class RemotingServer:
         if self._orphaned:
             await asyncio.wait(self._orphaned, timeout=self.config.drain_timeout)
 
+    def switch(
+        self,
+        dispatcher: Dispatcher,
+        on_close: Callable[[Connection], None],
+        fast: FastPath | None,
+    ) -> None:
+        """Serve all connections, present and future ones, by another dispatcher from now on.
+
+        Requests that are under way end by the old one.
+        """
+        self._dispatcher, self._on_close, self._fast = dispatcher, on_close, fast
+        for connection in self.connections:
+            connection.switch(dispatcher, fast)
+
     # Accepting
 
     def _accept(self) -> None:
@@ -278,6 +292,15 @@ class RemotingServer:
 async def close_all(servers: Iterable[RemotingServer]) -> None:
     """Close several servers concurrently."""
     await asyncio.gather(*(server.close() for server in servers))
+
+
+async def ensure_free(config: ServerConfig) -> None:
+    """Check that a server could listen, before parts that other messages are about are started.
+
+    Raises:
+        ConfigError: the port is taken, or the address is not one of this machine.
+    """
+    (await _listen(config)).close()
 
 
 async def _listen(config: ServerConfig) -> socket.socket:

@@ -23,7 +23,9 @@ class SingleFlight(Generic[K, T]):
     async def run(self, key: K, work: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
         """Wait for the task of this key; without one, start it with `work`."""
         task = self._tasks.get(key)
-        if task is None:
+        # A task that has ended is forgotten in the next iteration of the loop. Awaiting it would
+        # not yield, so a caller that repeats its call would never let that iteration come.
+        if task is None or task.done():
             task = self._tasks[key] = asyncio.create_task(work(), name=name)
             task.add_done_callback(lambda ended: self._forget(key, ended))
         try:
@@ -42,7 +44,8 @@ class SingleFlight(Generic[K, T]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _forget(self, key: K, ended: asyncio.Task[T]) -> None:
-        self._tasks.pop(key, None)
+        if self._tasks.get(key) is ended:
+            del self._tasks[key]
         if not ended.cancelled():
             ended.exception()  # retrieved here: all callers may have been cancelled
 

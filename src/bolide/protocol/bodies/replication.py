@@ -53,6 +53,18 @@ class TimerMetrics(Struct, kw_only=True):
     data_version: DataVersion = field(default_factory=DataVersion)
 
 
+class ReplicaState(Struct, kw_only=True):
+    """Answer to BOLIDE_GET_REPLICA_STATE: tables of a master that its slave does not have yet."""
+
+    log_end: Long = 0
+    """End of the master's log when the tables were read. They may speak of messages before it, so a
+    slave must not use them before it has the log up to here."""
+    tables: dict[str, str] = field(default_factory=dict)
+    """By the name of its file below `config`, the text of each table that has changed."""
+    timer_checkpoint: str = ""
+    """The file `timercheck` in base64; empty if the master has no timers."""
+
+
 class Epoch(Struct, kw_only=True):
     """The range of the log that one master wrote."""
 

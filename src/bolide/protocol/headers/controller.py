@@ -52,6 +52,10 @@ class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
     broker_id: Long
     broker_address: str
     invoke_time: Long = 0
+    restarted: bool = False
+    """Ours: the process of the broker is new. If it was master, it must be elected again."""
+    lost_tail: bool = False
+    """Ours: after a power cut the log may lack what was not on the disk."""
 
 
 class RegisterBrokerReply(Header, frozen=True):
@@ -91,6 +95,8 @@ class AlterSyncStateSetHeader(Header, frozen=True, kw_only=True):
     master_broker_id: Long
     master_epoch: Int
     invoke_time: Long = 0
+    renew: bool = False
+    """Ours: a set of the same members gets a new epoch, too, which voids changes of the old one."""
 
 
 class AlterSyncStateSetReply(Header, frozen=True):
@@ -120,6 +126,23 @@ class RoleChangedHeader(Header, frozen=True, kw_only=True):
     master_epoch: Int
     sync_state_set_epoch: Int
     master_broker_id: Long | None = None
+
+
+class BrokerHeartbeatReply(Header, frozen=True, kw_only=True):
+    """Our controller's answer to BROKER_HEARTBEAT; RocketMQ's brokers do not wait for one.
+
+    The lease counts from the moment at which the broker sent its heartbeat; 0 is none, which is
+    what all but the master get. Without a master its id and address are absent, and in a group that
+    the controller does not know the epochs too.
+    """
+
+    lease_millis: Int = 0
+    heartbeat_millis: Int = 0
+    master_broker_id: Long | None = None
+    master_address: str | None = None
+    master_epoch: Int | None = None
+    sync_state_set_epoch: Int | None = None
+    controller_leader_address: str | None = None
 
 
 class CleanBrokerHeader(Header, frozen=True, kw_only=True):

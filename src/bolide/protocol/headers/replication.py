@@ -11,6 +11,16 @@ class HaAddresses(Header, frozen=True):
     master_address: str | None = None
 
 
+class ReplicaStateHeader(Header, frozen=True):
+    """BOLIDE_GET_REPLICA_STATE; the slave's tables as "name=crc32" separated by semicolons."""
+
+    known: str = ""
+    broker_id: Long = -1
+    """Id of the slave for replication."""
+    adopted: bool = False
+    """Whether the slave has adopted tables of this master."""
+
+
 class ResetFlushOffsetHeader(Header, frozen=True):
     """RESET_MASTER_FLUSH_OFFSET, to a slave."""
 
