@@ -1,0 +1,223 @@
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from bolide.protocol.ha import EpochStart
+from bolide.replication.epochs import Epochs
+from bolide.replication.peers import PeerPolicy
+from bolide.replication.primary import PrimarySettings
+from bolide.store.config import FlushMode
+from bolide.store.message_store import MessageStore
+from tests.support.aio import on_loop, until
+from tests.support.replicas import following_slave, serving_master
+from tests.support.store import draft, small_config
+from tests.unit.store.test_replica_log import bodies, fill, log_bytes
+
+
+@contextmanager
+def opened(root: Path) -> Iterator[MessageStore]:
+    with MessageStore(small_config(root), background=False) as store:
+        yield store
+
+
+def epochs_of(*entries: tuple[int, int]) -> Epochs:
+    epochs = Epochs()
+    for each in entries:
+        epochs.begin(*each)
+    return epochs
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+@on_loop
+async def test_a_slave_gets_what_was_there_and_what_comes(tmp_path: Path, mode: FlushMode) -> None:
+    with opened(tmp_path / "master") as store:
+        fill(store, 300)
+        async with (
+            serving_master(store) as master,
+            following_slave(tmp_path / "slave", master.ha_address, mode=mode) as slave,
+        ):
+            await until(lambda: slave.store.log.written == store.log.written)
+            fill(store, 100)
+            master.primary.wake()
+            await until(lambda: master.primary.positions() == [store.log.written])
+
+            assert log_bytes(slave.store) == log_bytes(store)
+            assert bodies(slave.store) == bodies(store)
+            assert (b"T", 0) in slave.arrived
+
+
+@on_loop
+async def test_several_slaves_follow_and_one_that_left_goes_on_later(tmp_path: Path) -> None:
+    with opened(tmp_path / "master") as store:
+        async with serving_master(store) as master:
+            async with (
+                following_slave(tmp_path / "one", master.ha_address) as one,
+                following_slave(tmp_path / "two", master.ha_address) as two,
+            ):
+                await until(lambda: len(master.primary.slaves) == 2)
+                fill(store, 50)
+                master.primary.wake()
+                await until(lambda: one.store.log.end == two.store.log.end == store.log.end)
+            await until(lambda: not master.primary.slaves)
+            fill(store, 500)
+            async with following_slave(tmp_path / "one", master.ha_address) as one:
+                await until(lambda: one.store.log.end == store.log.end)
+
+                assert log_bytes(one.store) == log_bytes(store)
+
+
+@on_loop
+async def test_a_slave_is_sent_old_data_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "master") as store:
+        fill(store, 1000, size=100)
+        recent = store.log.end - 5000
+        monkeypatch.setattr(store.log, "is_hot", lambda offset: offset >= recent)
+        async with (
+            serving_master(store) as master,
+            following_slave(tmp_path / "slave", master.ha_address) as slave,
+        ):
+            await until(lambda: slave.store.log.end == store.log.end)
+
+            assert log_bytes(slave.store) == log_bytes(store)
+
+
+@on_loop
+async def test_a_slave_that_retention_has_left_behind_copies_the_log_anew(tmp_path: Path) -> None:
+    with opened(tmp_path / "master") as store:
+        fill(store, 10, size=100)
+        async with serving_master(store) as master:
+            async with following_slave(tmp_path / "slave", master.ha_address) as slave:
+                await until(lambda: slave.store.log.end == store.log.end)
+            fill(store, 300, size=100)
+            for _ in range(3):
+                store.log.retire(store.log.files[0])
+            store.log.remove_retired()
+            async with following_slave(tmp_path / "slave", master.ha_address) as slave:
+                await until(lambda: slave.store.log.end == store.log.end)
+
+                assert log_bytes(slave.store) == log_bytes(store)
+
+
+@on_loop
+async def test_an_unknown_host_gets_nothing(tmp_path: Path) -> None:
+    class Nobody(PeerPolicy):
+        def admits(self, host: str) -> bool:
+            return False
+
+    with opened(tmp_path / "master") as store:
+        fill(store, 10)
+        async with serving_master(store, policy=Nobody()) as master:
+            reader, writer = await asyncio.open_connection("127.0.0.1", master.primary.port)
+            writer.write(bytes(8))
+
+            received = b""
+            with suppress(ConnectionError):
+                received = await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+            assert received == b""
+
+
+@on_loop
+async def test_a_silent_slave_is_disconnected(tmp_path: Path) -> None:
+    settings = PrimarySettings(silence_limit=0.1, heartbeat_interval=0.05)
+    with opened(tmp_path / "master") as store:
+        async with serving_master(store, settings=settings) as master:
+            reader, writer = await asyncio.open_connection("127.0.0.1", master.primary.port)
+            writer.write(bytes(8))
+            await until(lambda: master.primary.slaves)
+
+            await until(lambda: not master.primary.slaves)
+            await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+
+
+@on_loop
+async def test_bursts_are_sent_together_unless_sends_wait_for_the_slave(tmp_path: Path) -> None:
+    with opened(tmp_path / "master") as store:
+        async with serving_master(store) as master:
+            _, writer = await asyncio.open_connection("127.0.0.1", master.primary.port)
+            writer.write(bytes(8))
+            await until(lambda: master.primary.slaves)
+            (slave,) = master.primary.slaves
+            for _ in range(2):
+                fill(store, 1)
+                master.primary.wake()
+            assert slave.sent == 0
+            await until(lambda: slave.sent == store.log.written)
+
+            master.primary.is_urgent = True
+            fill(store, 1)
+            master.primary.wake()
+            assert slave.sent == store.log.written
+            writer.close()
+
+
+# ---- controller mode
+
+
+@on_loop
+async def test_a_deposed_master_cuts_what_its_successor_lacks(tmp_path: Path) -> None:
+    old = epochs_of((1, 0))
+    with opened(tmp_path / "old") as store:
+        fill(store, 60)
+        shared = store.log.end
+        shared_bytes = log_bytes(store)
+        fill(store, 9)
+    with opened(tmp_path / "new") as store:
+        store.replica.begin()
+        store.replica.append(0, memoryview(shared_bytes))
+        store.replica.dispatch()
+        store.finish_replication()
+        new = epochs_of((1, 0), (2, shared))
+        fill(store, 30)
+        async with (
+            serving_master(store, epochs=new) as master,
+            following_slave(tmp_path / "old", master.ha_address, epochs=old) as slave,
+        ):
+            await until(lambda: slave.store.log.end == store.log.end)
+
+            assert log_bytes(slave.store) == log_bytes(store)
+            assert bodies(slave.store) == bodies(store)
+            assert [(each.position, each.records) for each in slave.replica.truncations] == [
+                (shared, 9)
+            ]
+            assert list(old) == [EpochStart(1, 0), EpochStart(2, shared)]
+            assert master.primary.acks() == {1: store.log.end}
+
+
+@on_loop
+async def test_a_master_of_an_older_epoch_is_not_followed(tmp_path: Path) -> None:
+    with opened(tmp_path / "master") as store:
+        fill(store, 5)
+        async with (
+            serving_master(store, epochs=epochs_of((3, 0))) as master,
+            following_slave(
+                tmp_path / "slave", master.ha_address, epochs=Epochs(), fence=4
+            ) as slave,
+        ):
+            await asyncio.sleep(0.3)
+
+            assert slave.store.log.end == 0
+            assert not master.primary.slaves
+
+
+@on_loop
+async def test_a_slave_hands_out_only_what_is_confirmed(tmp_path: Path) -> None:
+    with opened(tmp_path / "master") as store:
+        first = store.append(draft("T", b"first"))
+        store.append(draft("T", b"second"))
+        store.log.confirmed = first.end
+        async with (
+            serving_master(store, epochs=epochs_of((1, 0))) as master,
+            following_slave(tmp_path / "slave", master.ha_address, epochs=Epochs()) as slave,
+        ):
+            await until(lambda: slave.store.log.end == store.log.end)
+            assert slave.store.max_offset("T", 0) == 1
+            store.log.confirmed = store.log.end
+
+            await until(lambda: slave.store.max_offset("T", 0) == 2)
