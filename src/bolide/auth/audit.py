@@ -8,6 +8,7 @@ access control denies are recorded, up to a limit, malformed ones are not.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +17,7 @@ import msgspec
 
 from bolide.auth.access import Identity
 from bolide.auth.request_purposes import PURPOSES, Purpose
+from bolide.logs import AUDIT_LOGGER
 from bolide.protocol.bodies.audit import AuditRecord, State
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.errors import ProtocolError
@@ -26,6 +28,8 @@ from bolide.protocol.signature import ACCESS_KEY
 from bolide.remoting.address import host_of
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Reply, Request, Route
+
+_audit_log = logging.getLogger(AUDIT_LOGGER)
 
 AUDITED = frozenset(code for code, each in PURPOSES.items() if each is Purpose.ADMINISTRATION)
 """The requests that administer."""
@@ -68,6 +72,19 @@ class Trail(Protocol):
     def write_soon(self, record: AuditRecord) -> None:
         """As `write`, without waiting."""
         ...
+
+
+class LogTrail:
+    """Writes records to the log of the process, one line of JSON each.
+
+    NameServers and controllers have no store. The level of the logger is changed by no request.
+    """
+
+    async def write(self, record: AuditRecord) -> None:
+        self.write_soon(record)
+
+    def write_soon(self, record: AuditRecord) -> None:
+        _audit_log.info("%s", msgspec.json.encode(record).decode())
 
 
 class Auditor:

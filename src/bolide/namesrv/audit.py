@@ -1,10 +1,5 @@
-"""The audit log of a NameServer: one line of JSON in its log for each request that administers.
+"""What the audit log of a NameServer records of each request that administers."""
 
-A NameServer has no store, so its records go to the logger `bolide.audit`, whose level no request
-changes.
-"""
-
-import logging
 from typing import Any
 
 import msgspec
@@ -12,27 +7,14 @@ import msgspec
 from bolide import properties
 from bolide.auth.audit import Describer, Subject, is_secret, target_of
 from bolide.config import ConfigCell, options_of, to_texts
-from bolide.logs import AUDIT_LOGGER
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.kv import KvConfig
 from bolide.namesrv.routes import RouteTable
-from bolide.protocol.bodies.audit import AuditRecord, State
+from bolide.protocol.bodies.audit import State
 from bolide.protocol.codes import RequestCode as Code
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.namesrv import KvHeader
 from bolide.remoting.dispatch import Reply, Request
-
-log = logging.getLogger(AUDIT_LOGGER)
-
-
-class LogTrail:
-    """Writes records to the log of the process."""
-
-    async def write(self, record: AuditRecord) -> None:
-        self.write_soon(record)
-
-    def write_soon(self, record: AuditRecord) -> None:
-        log.info("%s", msgspec.json.encode(record).decode())
 
 
 class Subjects:

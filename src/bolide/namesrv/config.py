@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolide.auth.settings import IGNORED_ACCESS, AccessSettings
-from bolide.config import Ignored, option
+from bolide.config import Ignored, option, options_of
+from bolide.controller.config import IGNORED_CONTROLLER, ControllerConfig
 from bolide.logs import LogLevel
 from bolide.remoting.settings import (
     EVERY_INTERFACE,
@@ -76,6 +77,11 @@ class NameServerConfig(AccessSettings, ServerSettings):
     )
 
     # Files and operation
+    enable_controller_in_namesrv: bool = option(
+        False,
+        "Run a controller in this process; its settings are in the same file.",
+        fixed=True,
+    )
     rocketmq_home: str | None = option(
         lambda: os.environ.get("ROCKETMQ_HOME"),
         "RocketMQ installation directory; its conf/ is searched for configuration files.",
@@ -107,19 +113,7 @@ class NameServerConfig(AccessSettings, ServerSettings):
         return self.rocketmq_home
 
 
-_CONTROLLER = "the controller is not implemented"
 _CLIENT = "the NameServer calls brokers only to notify them"
-_PATHS_AND_ADDRESSES = {
-    "controllerStorePath",
-    "controllerDLegerPeers",
-    "jRaftServerId",
-    "jRaftInitConf",
-    "jRaftControllerRPCAddr",
-    "metricsExporterType",
-    "metricsGrpcExporterTarget",
-    "metricsPromExporterPort",
-    "metricsPromExporterHost",
-}
 
 IGNORED = {
     "productEnvName": Ignored("center", "there is no fall-back to a product environment"),
@@ -129,7 +123,6 @@ IGNORED = {
     "clientRequestThreadPoolQueueCapacity": Ignored("50000", THREADS),
     "defaultThreadPoolQueueCapacity": Ignored("10000", THREADS),
     "unRegisterBrokerQueueCapacity": Ignored("3000", "brokers are unregistered at once"),
-    "enableControllerInNamesrv": Ignored("false", _CONTROLLER),
 } | IGNORED_SERVER
 """Keys of RocketMQ's NameServer without effect here; the console and mqadmin still show them."""
 
@@ -162,41 +155,8 @@ IGNORED_TLS = {
 }
 """Keys of RocketMQ's tls.properties (`TlsSystemConfig`) without effect here."""
 
-IGNORED_CONTROLLER = {
-    key: Ignored("", _CONTROLLER, fixed=key in _PATHS_AND_ADDRESSES)
-    for key in (
-        "controllerThreadPoolNums",
-        "controllerRequestThreadPoolQueueCapacity",
-        "controllerDLegerGroup",
-        "controllerDLegerPeers",
-        "controllerDLegerSelfId",
-        "controllerStorePath",
-        "controllerType",
-        "mappedFileSize",
-        "enableElectUncleanMaster",
-        "electMasterMaxRetryCount",
-        "processReadEvent",
-        "notifyBrokerRoleChanged",
-        "scanInactiveMasterInterval",
-        "jRaftElectionTimeoutMs",
-        "jRaftSnapshotIntervalSecs",
-        "jRaftGroupId",
-        "jRaftServerId",
-        "jRaftInitConf",
-        "jRaftControllerRPCAddr",
-        "jRaftScanWaitTimeoutMs",
-        "metricsExporterType",
-        "metricsGrpcExporterTarget",
-        "metricGrpcExporterTimeOutInMills",
-        "metricGrpcExporterIntervalInMills",
-        "metricLoggingExporterIntervalInMills",
-        "metricsPromExporterPort",
-        "metricsPromExporterHost",
-        "metricsLabel",
-        "metricsInDelta",
-    )
-} | {"metricsGrpcExporterHeader": Ignored("", _CONTROLLER, secret=True)}
-"""Keys of a controller inside the NameServer (`ControllerConfig`, `JraftConfig`)."""
-
 ALL_IGNORED = IGNORED | IGNORED_CLIENT | IGNORED_TLS | IGNORED_CONTROLLER | IGNORED_ACCESS
 """All keys of a namesrv.conf that have no effect."""
+
+CONTROLLER_KEYS = frozenset(options_of(ControllerConfig)) - options_of(NameServerConfig).keys()
+"""Keys of a namesrv.conf that belong to the controller in the same process."""

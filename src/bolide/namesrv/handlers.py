@@ -19,8 +19,9 @@ from bolide.config import (
     secret_keys,
     to_texts,
 )
+from bolide.controller.config import ControllerConfig
 from bolide.errors import ConfigError
-from bolide.namesrv.config import ALL_IGNORED, IGNORED, NameServerConfig
+from bolide.namesrv.config import ALL_IGNORED, CONTROLLER_KEYS, IGNORED, NameServerConfig
 from bolide.namesrv.kv import ORDER_TOPICS, KvConfig
 from bolide.namesrv.routes import (
     UNIT,
@@ -77,8 +78,11 @@ _V3_0_11, _V4_9_4, _V5_0_0 = 37, 401, 413
 _SHORT_BODY = 64 * 1024
 _FAQ = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
 _ACCESS = options_of(AccessSettings)
-_SECRETS = secret_keys(NameServerConfig, ALL_IGNORED)
-_FIXED = fixed_keys(NameServerConfig, ALL_IGNORED)
+# A namesrv.conf may hold the settings of a controller too.
+_SECRETS = secret_keys(NameServerConfig, ALL_IGNORED) | secret_keys(ControllerConfig)
+_FIXED = fixed_keys(NameServerConfig, ALL_IGNORED) | (
+    fixed_keys(ControllerConfig) & CONTROLLER_KEYS
+)
 
 
 class OwnBrokers:

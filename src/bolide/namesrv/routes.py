@@ -99,11 +99,12 @@ class RouteTable:
             self._live.pop(key, None)
             _release_other_ids(known_ids, header)
             self._topics.clear_encoded()
-            return Registered()
+            return Registered(*self._holder_of(header, known_ids))
         if header.broker_id not in known_ids and len(wrapper.topic_config_table) == 1:
             log.warning("broker %s sent a single topic before a full registration", key)
             return None
         lowest_before = min(known_ids, default=header.broker_id)
+        self._forget_predecessor(header, known_ids, wrapper.data_version)
         broker, is_new = self._add_member(header)
         if header.broker_id == MASTER_ID or _is_acting(header, broker):
             self._update_topics(header, broker, body, is_new=is_new)
@@ -285,6 +286,35 @@ class RouteTable:
             header.broker_addr, header.broker_id, address,
         )  # fmt: skip
         return True
+
+    def _holder_of(
+        self, header: RegisterBrokerHeader, known_ids: dict[int, str]
+    ) -> tuple[str | None, str | None]:
+        """Address and HA address of the master that a deposed one must follow."""
+        address = known_ids.get(MASTER_ID)
+        live = self._live.get(BrokerKey(header.cluster_name, address)) if address else None
+        return (address, live.ha_address) if live else (None, None)
+
+    def _forget_predecessor(
+        self, header: RegisterBrokerHeader, known_ids: dict[int, str], version: DataVersion
+    ) -> None:
+        """Forget the registration of the broker whose id a newer one takes.
+
+        The former master would otherwise learn from its data version that all is as it was. So it
+        registers, is refused, and receives the address of its successor.
+        """
+        address = known_ids.get(header.broker_id)
+        if address is None or address == header.broker_addr:
+            return
+        key = BrokerKey(header.cluster_name, address)
+        live = self._live.get(key)
+        log.warning(
+            "broker %s takes id %d of %s from %s",
+            header.broker_addr, header.broker_id, header.broker_name, address,
+        )  # fmt: skip
+        if live is not None and live.data_version.state_version < version.state_version:
+            del self._live[key]
+            self._filter_servers.pop(key, None)
 
     def _add_member(self, header: RegisterBrokerHeader) -> tuple[BrokerRoute, bool]:
         """Add the broker to its cluster and group; also returns whether its id is new there."""

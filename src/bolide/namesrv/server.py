@@ -9,13 +9,15 @@ from types import TracebackType
 from typing import Self
 
 from bolide.auth.access import AccessGate
-from bolide.auth.audit import Auditor
+from bolide.auth.audit import Auditor, LogTrail
 from bolide.auth.choice import choose_access
 from bolide.auth.credentials import inner_signers
 from bolide.auth.permission_queries import PermissionQueryHandlers
 from bolide.config import ConfigCell
+from bolide.controller.config import ControllerConfig
+from bolide.controller.server import Controller
 from bolide.errors import BolideError
-from bolide.namesrv.audit import LogTrail, Subjects
+from bolide.namesrv.audit import Subjects
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.handlers import (
     BrokerHandlers,
@@ -47,9 +49,15 @@ class NameServer:
     Args:
         config: its settings.
         ignored: keys of the configuration file that have no effect, with their values.
+        controller: settings of the controller that runs in the same process.
     """
 
-    def __init__(self, config: NameServerConfig, ignored: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        config: NameServerConfig,
+        ignored: Mapping[str, str] | None = None,
+        controller: ControllerConfig | None = None,
+    ) -> None:
         self.config = ConfigCell(config, check=_check)
         self._ignored = ignored or {}
         self.kv = KvConfig(config.kv_config_path)
@@ -57,6 +65,7 @@ class NameServer:
         self.access = choose_access(
             config, directory=config.kv_config_path.parent / "auth", cluster=CLUSTER
         )
+        self.controller = None if controller is None else Controller(controller, self.access)
         self._client = RemotingClient(
             ClientConfig(tls=config.client_tls()), hooks=inner_signers(config)
         )
@@ -83,6 +92,8 @@ class NameServer:
             starting.callback(self._auditor.denials.end_window)
             await starting.enter_async_context(self._client)
             await starting.enter_async_context(self._server)
+            if self.controller is not None:
+                await starting.enter_async_context(self.controller)
             self._resources = starting.pop_all()
         self._name = f"namesrv {self.address}"
         self._periodic_tasks = [

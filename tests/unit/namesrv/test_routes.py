@@ -224,6 +224,61 @@ def test_an_older_state_does_not_take_an_id() -> None:
     assert table.data_version(BrokerKey(CLUSTER, SLAVE)) is None
 
 
+def failed_over() -> Table:
+    """A table in which the slave of epoch 2 has become master, while the old one is connected."""
+    table = Table()
+    table.add(body=topics_body("orders", version=bumped(1, state=1)), link="old")
+    table.add(SLAVE, broker_id=1, link="new")
+    table.add(SLAVE, topics_body("orders", version=bumped(1, state=2)), broker_id=0, link="new")
+    return table
+
+
+def test_a_new_master_replaces_a_living_one_of_an_older_epoch() -> None:
+    table = failed_over()
+    assert table.addresses() == {0: SLAVE}
+    assert table.perm() == READ | WRITE
+
+
+def test_a_deposed_master_is_refused_and_receives_its_successor() -> None:
+    table = failed_over()
+    # Its query of the data version must not confirm that all is as it was.
+    assert table.data_version(BrokerKey(CLUSTER, MASTER)) is None
+    told = table.add(body=topics_body("orders", version=bumped(1, state=1)), link="old")
+    assert (told.master_address, told.ha_address) == (SLAVE, "10.0.0.2:10912")
+    assert table.addresses() == {0: SLAVE}
+
+
+def test_a_deposed_master_returns_as_a_slave() -> None:
+    table = failed_over()
+    table.add(body=topics_body("orders", version=bumped(1, state=2)), broker_id=1, link="old")
+    assert table.addresses() == {0: SLAVE, 1: MASTER}
+
+
+@pytest.mark.parametrize("end", ["unregisters", "loses its connection", "is silent"])
+def test_the_end_of_a_deposed_master_leaves_its_successor(end: str) -> None:
+    table = failed_over()
+    if end == "unregisters":
+        table.leave()
+    elif end == "loses its connection":
+        table.drop_link("old")
+    else:
+        table.clock.advance(100)
+        table.add(SLAVE, topics_body("orders", version=bumped(1, state=2)), link="new")
+        table.clock.advance(100)
+        table.drop_expired()
+    assert table.addresses() == {0: SLAVE}
+    assert table.perm() == READ | WRITE
+
+
+def test_of_two_masters_of_one_epoch_the_last_one_counts() -> None:
+    table = Table()
+    table.add()
+    table.add(SLAVE, broker_id=0)
+    assert table.addresses() == {0: SLAVE}
+    table.add()
+    assert table.addresses() == {0: MASTER}
+
+
 def test_a_slave_that_fails_to_take_the_masters_id_loses_its_own() -> None:
     table = Table()
     table.add(body=topics_body("orders", version=bumped(1, state=2)))

@@ -1,0 +1,450 @@
+"""Request handlers of a controller (`ControllerRequestProcessor`).
+
+A controller that does not lead answers CONTROLLER_NOT_LEADER (2007). Reads are confirmed by the
+log: a leader that was replaced without noticing answers nothing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from bolide.auth.access import Access, is_loopback
+from bolide.config import ConfigCell
+from bolide.controller.config import ControllerConfig
+from bolide.controller.elections import Elections
+from bolide.controller.liveness import LiveTable
+from bolide.controller.notices import sync_state_body
+from bolide.controller.proposals import Done, Proposals, View
+from bolide.controller.state import (
+    NO_BROKER,
+    Alter,
+    ApplyId,
+    Clean,
+    Group,
+    Register,
+    Result,
+)
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.controller import (
+    ElectedMaster,
+    Replica,
+    Replicas,
+    ReplicasTable,
+    SyncStateSet,
+)
+from bolide.protocol.bodies.routes import MemberGroup
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.frame import FrameFlag
+from bolide.protocol.header import Header, NoHeader
+from bolide.protocol.headers.controller import (
+    AlterSyncStateSetHeader,
+    AlterSyncStateSetReply,
+    ApplyBrokerIdHeader,
+    ApplyBrokerIdReply,
+    BrokerHeartbeatReply,
+    CleanBrokerHeader,
+    ElectMasterHeader,
+    ElectMasterReply,
+    MetadataReply,
+    NextBrokerIdHeader,
+    NextBrokerIdReply,
+    RegisterBrokerHeader,
+    RegisterBrokerReply,
+    ReplicaHeader,
+    ReplicaReply,
+)
+from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
+from bolide.protocol.refusals import NoPermission, Refusal, refusal_for
+from bolide.remoting.address import host_of
+from bolide.remoting.connection import Connection
+from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
+
+_SHORT_BODY = 64 * 1024
+_CONFIRMED = 1.0
+"""Seconds for which an applied entry counts as proof of leadership for METADATA_INFO."""
+
+
+class OwnBrokers:
+    """Keeps a peer without a verified identity from speaking for the brokers of other hosts."""
+
+    def __init__(
+        self, access: Access, config: ConfigCell[ControllerConfig], live: LiveTable
+    ) -> None:
+        self._access = access
+        self._config = config
+        self._live = live
+
+    def require(self, request: Request[Any], group: str, broker: int) -> None:
+        """Raises NoPermission if the broker sends its heartbeats from another host."""
+        found = self._live.find(group, broker)
+        peer = request.connection.peer
+        if found is None or self._is_trusted(peer):
+            return
+        other = found.connection
+        if (
+            isinstance(other, Connection)
+            and not other.is_closed
+            and host_of(other.peer) != host_of(peer)
+        ):
+            raise NoPermission(
+                f"broker {broker} of {group} is connected from {other.peer}; without access control"
+                f" only its own host may speak for it, not {peer}. Turn on access control, or set"
+                " allowRemoteAdmin=true in the file of the controller"
+            )
+
+    def require_administrator(self, request: Request[Any], what: str) -> None:
+        """Raises NoPermission if nobody is identified and the request is of another machine."""
+        peer = request.connection.peer
+        if not self._is_trusted(peer):
+            raise NoPermission(
+                f"{what} from {peer} is refused: without access control, requests that administer"
+                " are taken over loopback only"
+            )
+
+    def _is_trusted(self, peer: str) -> bool:
+        return (
+            self._access.verifies_identity
+            or self._config.value.allow_remote_admin
+            or is_loopback(peer)
+        )
+
+
+class Leadership:
+    """Turns the callbacks of the leader's parts into answers."""
+
+    def __init__(self, view: View, proposals: Proposals, elections: Elections) -> None:
+        self.view = view
+        self.proposals = proposals
+        self.elections = elections
+
+    async def run(self, start: Callable[[Done], None]) -> Result:
+        """Run a command to its result."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+        def done(result: Result) -> None:
+            if not future.done():
+                future.set_result(result)
+
+        start(done)
+        return await future
+
+    async def confirm(self) -> None:
+        """Raises Refusal unless this controller is proved to lead."""
+        require(await self.run(self.proposals.confirm))
+
+
+class BrokerHandlers:
+    """Serves brokers: ids, registration, heartbeats, elections, sync-state sets."""
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        live: LiveTable,
+        config: ConfigCell[ControllerConfig],
+        own: OwnBrokers,
+    ) -> None:
+        self._leadership = leadership
+        self._view = leadership.view
+        self._proposals = leadership.proposals
+        self._elections = leadership.elections
+        self._live = live
+        self._config = config
+        self._own = own
+
+    @handles(BrokerHeartbeatHeader, RequestCode.BROKER_HEARTBEAT)
+    def heartbeat(self, request: Request[BrokerHeartbeatHeader]) -> Reply | DeferredReply:
+        header = request.header
+        if header.broker_id is None:
+            raise refusal_for(
+                ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId"
+            )
+        self._own.require(request, header.broker_name, header.broker_id)
+        is_leased = not request.frame.flag & FrameFlag.ONE_WAY
+        group = self._view.groups.get(header.broker_name)
+        if group is not None and header.broker_id in group.members:  # others would fill the memory
+            self._live.heartbeat(header, request.connection, is_leased=is_leased)
+        if not is_leased:
+            return Reply()
+        if not self._proposals.is_acting:
+            return self._not_leading(header.broker_name)
+        deferred = DeferredReply()
+
+        def answer(leads: bool, has_lease: bool) -> None:
+            if leads:
+                deferred.answer(self._heartbeat_reply(header.broker_name, has_lease=has_lease))
+            else:
+                deferred.answer(self._not_leading(header.broker_name))
+
+        self._elections.heartbeat(header.broker_name, header.broker_id, answer)
+        return deferred
+
+    @handles(NextBrokerIdHeader, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID)
+    async def next_id(self, request: Request[NextBrokerIdHeader]) -> Reply:
+        await self._leadership.confirm()
+        header = request.header
+        group = self._view.groups.get(header.broker_name)
+        next_id = 1 if group is None else group.next_id
+        return Reply(header=NextBrokerIdReply(header.cluster_name, header.broker_name, next_id))
+
+    @handles(ApplyBrokerIdHeader, RequestCode.CONTROLLER_APPLY_BROKER_ID)
+    async def apply_id(self, request: Request[ApplyBrokerIdHeader]) -> Reply:
+        header = request.header
+        command = ApplyId(
+            header.cluster_name,
+            header.broker_name,
+            header.applied_broker_id,
+            header.register_check_code,
+        )
+        require(await self._leadership.run(lambda done: self._proposals.submit(command, done)))
+        return Reply(header=ApplyBrokerIdReply(header.cluster_name, header.broker_name))
+
+    @handles(RegisterBrokerHeader, RequestCode.CONTROLLER_REGISTER_BROKER)
+    async def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
+        header = request.header
+        self._own.require(request, header.broker_name, header.broker_id)
+        command = Register(
+            header.broker_name,
+            header.broker_id,
+            header.broker_address,
+            header.restarted,
+            header.lost_tail,
+        )
+        if header.restarted:
+            self._live.forget(header.broker_name, header.broker_id)
+        group = require(
+            await self._leadership.run(lambda done: self._proposals.submit(command, done))
+        )
+        self._elections.elect_if_vacant(header.broker_name)
+        # The epochs are told also without a living master: what is older is void for the broker.
+        has_master = self._live.find(group.name, group.master) is not None
+        reply = RegisterBrokerReply(
+            header.cluster_name,
+            header.broker_name,
+            group.master if has_master else None,
+            group.master_address if has_master else None,
+            group.epoch,
+            group.sync_state_set_epoch,
+        )
+        return Reply(header=reply, body=sync_state_body(group))
+
+    @handles(ElectMasterHeader, RequestCode.CONTROLLER_ELECT_MASTER)
+    async def elect(self, request: Request[ElectMasterHeader]) -> Reply:
+        header = request.header
+        broker = max(header.broker_id, NO_BROKER)
+        if header.designate_elect or broker == NO_BROKER:
+            self._own.require_administrator(request, "an election of a designated master")
+        else:
+            self._own.require(request, header.broker_name, broker)
+        result = await self._leadership.run(
+            lambda done: self._elections.elect(
+                header.broker_name, broker, designate=header.designate_elect, done=done
+            )
+        )
+        if result.code == ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH:
+            # Another election came first: its master is the answer.
+            has_master = result.group is not None and result.group.master is not None
+            code = (
+                ResponseCode.CONTROLLER_MASTER_STILL_EXIST
+                if has_master
+                else ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+            )
+            result = Result(code, result.remark, result.group)
+        still = ResponseCode.CONTROLLER_MASTER_STILL_EXIST
+        if result.code not in {ResponseCode.SUCCESS, still} or result.group is None:
+            raise refusal_for(result.code, result.remark)
+        return _elected(result, result.group, is_new=result.code == ResponseCode.SUCCESS)
+
+    @handles(
+        AlterSyncStateSetHeader,
+        RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+        max_body=_SHORT_BODY,
+        refused_with=AlterSyncStateSetReply(0),
+    )
+    async def alter(self, request: Request[AlterSyncStateSetHeader]) -> Reply:
+        header = request.header
+        self._own.require(request, header.broker_name, header.master_broker_id)
+        wanted = fastjson.decode(request.body or b"{}", SyncStateSet)
+        command = Alter(
+            group=header.broker_name,
+            master=header.master_broker_id,
+            epoch=header.master_epoch,
+            set_epoch=wanted.sync_state_set_epoch,
+            new=tuple(wanted.sync_state_set),
+            alive=tuple(each.id for each in self._live.alive(header.broker_name)),
+            renew=header.renew,
+        )
+        group = require(
+            await self._leadership.run(lambda done: self._proposals.submit(command, done))
+        )
+        reply = AlterSyncStateSetReply(group.sync_state_set_epoch)
+        return Reply(header=reply, body=sync_state_body(group))
+
+    @handles(ReplicaHeader, RequestCode.CONTROLLER_GET_REPLICA_INFO)
+    async def replica_info(self, request: Request[ReplicaHeader]) -> Reply:
+        await self._leadership.confirm()
+        group = self._view.groups.get(request.header.broker_name)
+        if group is None:
+            raise refusal_for(
+                ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "Broker metadata is not existed"
+            )
+        reply = ReplicaReply(group.master, group.master_address, group.epoch)
+        return Reply(header=reply, body=sync_state_body(group))
+
+    def _heartbeat_reply(self, name: str, *, has_lease: bool) -> Reply:
+        times = self._config.value.times
+        lease = round(times.lease * 1000) if has_lease else 0
+        return self._state_reply(name, lease, round(times.heartbeat * 1000))
+
+    def _not_leading(self, name: str) -> Reply:
+        times = self._config.value.times
+        return self._state_reply(
+            name,
+            0,
+            round(times.heartbeat * 1000),
+            code=ResponseCode.CONTROLLER_NOT_LEADER,
+        )
+
+    def _state_reply(self, name: str, lease: int, heartbeat: int, code: int = 0) -> Reply:
+        group = self._view.groups.get(name)
+        leader = leader_address(self._config.value, self._view)
+        header = BrokerHeartbeatReply(
+            lease_millis=lease, heartbeat_millis=heartbeat, controller_leader_address=leader
+        )
+        if group is not None:
+            header = BrokerHeartbeatReply(
+                lease_millis=lease,
+                heartbeat_millis=heartbeat,
+                master_broker_id=group.master,
+                master_address=group.master_address,
+                master_epoch=group.epoch,
+                sync_state_set_epoch=group.sync_state_set_epoch,
+                controller_leader_address=leader,
+            )
+        body = sync_state_body(group) if group is not None else b""
+        remark = "this controller is not the leader" if code else None
+        return Reply(header=header, body=body, code=code, remark=remark)
+
+
+class AdminHandlers:
+    """Serves administrators, and brokers that look for the leader."""
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        live: LiveTable,
+        config: ConfigCell[ControllerConfig],
+        clock: Callable[[], float],
+    ) -> None:
+        self._leadership = leadership
+        self._view = leadership.view
+        self._proposals = leadership.proposals
+        self._elections = leadership.elections
+        self._live = live
+        self._config = config
+        self._clock = clock
+
+    @handles(NoHeader, RequestCode.CONTROLLER_GET_METADATA_INFO)
+    async def metadata(self, request: Request[NoHeader]) -> Reply:
+        config, leads = self._config.value, self._proposals.is_acting
+        if leads and self._clock() - self._proposals.confirmed_at > _CONFIRMED:
+            result = await self._leadership.run(self._proposals.confirm)
+            leads = result.code == ResponseCode.SUCCESS
+        address = leader_address(config, self._view)
+        reply = MetadataReply(
+            group=config.controller_d_leger_group,
+            controller_leader_id=self._view.leader if address else None,
+            controller_leader_address=address,
+            is_leader=leads,
+            peers="".join(f"{each.id}:{each.address};" for each in config.peers),
+        )
+        return Reply(header=reply)
+
+    @handles(NoHeader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, max_body=_SHORT_BODY)
+    async def sync_state_data(self, request: Request[NoHeader]) -> Reply:
+        names = fastjson.decode(request.body or b"[]", list[str])
+        await self._leadership.confirm()
+        groups = {name: self._view.groups[name] for name in names if name in self._view.groups}
+        table = {name: self._replicas(group) for name, group in groups.items()}
+        return Reply(body=fastjson.encode(ReplicasTable(replicas_info_table=table)))
+
+    @handles(CleanBrokerHeader, RequestCode.CLEAN_BROKER_DATA)
+    async def clean(self, request: Request[CleanBrokerHeader]) -> Reply:
+        header = request.header
+        words = (header.broker_controller_ids_to_clean or "").split(";")
+        try:
+            ids = tuple(int(word) for word in words if word.strip())
+        except ValueError as exc:
+            raise refusal_for(
+                ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA,
+                "Please set the option <brokerControllerIdsToClean> according to the format,"
+                f" exception: {exc}",
+            ) from exc
+        command = Clean(
+            group=header.broker_name,
+            ids=ids,
+            alive=tuple(each.id for each in self._live.alive(header.broker_name)),
+            forced=header.is_clean_living_broker,
+        )
+        result = await self._leadership.run(lambda done: self._elections.clean(command, done))
+        if result.code != ResponseCode.SUCCESS:
+            raise refusal_for(result.code, result.remark)
+        return Reply()
+
+    def _replicas(self, group: Group) -> Replicas:
+        in_sync: list[Replica] = []
+        others: list[Replica] = []
+        for id_, member in sorted(group.members.items()):
+            is_alive = self._live.find(group.name, id_) is not None
+            replica = Replica(
+                broker_name=group.name,
+                broker_id=id_,
+                broker_address=member.address,
+                alive=is_alive,
+            )
+            (in_sync if id_ in group.sync_state_set else others).append(replica)
+        return Replicas(
+            master_broker_id=group.master,
+            master_address=group.master_address,
+            master_epoch=group.epoch,
+            sync_state_set_epoch=group.sync_state_set_epoch,
+            in_sync_replicas=in_sync,
+            not_in_sync_replicas=others,
+        )
+
+
+def require(result: Result) -> Group:
+    """The group after a command that succeeded. Raises Refusal otherwise."""
+    if result.code != ResponseCode.SUCCESS:
+        raise _refusal(result)
+    return result.group or Group(cluster="", name="")
+
+
+def leader_address(config: ControllerConfig, view: View) -> str | None:
+    """The address of the last leader in the log."""
+    return next((each.address for each in config.peers if each.id == view.leader), None)
+
+
+def _refusal(result: Result) -> Refusal:
+    return refusal_for(result.code, result.remark)
+
+
+def _elected(result: Result, group: Group, *, is_new: bool) -> Reply:
+    header: Header = ElectMasterReply(
+        group.master, group.master_address, group.epoch, group.sync_state_set_epoch
+    )
+    members = {id_: member.address for id_, member in group.members.items()}
+    body = ElectedMaster(
+        broker_member_group=MemberGroup(
+            cluster=group.cluster, broker_name=group.name, broker_addrs=members
+        )
+        if is_new
+        else None,
+        sync_state_set=list(group.sync_state_set),
+    )
+    return Reply(
+        header=header,
+        # mqadmin of 5.5 does not read member ids without quotes.
+        body=fastjson.encode(body, standard=True),
+        code=result.code,
+        remark=result.remark or None,
+    )

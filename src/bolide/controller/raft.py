@@ -1,0 +1,337 @@
+"""One node of the Raft quorum: PySyncObj with a synced journal, warm connections and safe tails.
+
+The library runs in a thread of its own. Everything that it reports, applied entries and changes of
+its leader state, is passed to the event loop in the order of the log.
+
+Three things are added to the library; each one touches a private or undocumented part of it, which
+is why its version is pinned:
+
+- `_Transport` sends a small message on every connection each quarter of a second. The library
+  closes a connection on the first send after a silence and drops that message, which between
+  followers is the vote request.
+- `_Transport` drops entries that a follower already has before the library sees them. The library
+  cuts everything behind the first resent entry, and a crash would forget acknowledged entries.
+- `SyncedJournal` replaces the library's journal.
+
+Followers forward no commands: only the node that leads proposes. Membership cannot be changed over
+the wire, and read-only nodes are refused.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pysyncobj import (
+    FAIL_REASON,
+    SyncObj,
+    SyncObjConf,
+    SyncObjConsumer,
+    SyncObjException,
+    replicated,
+)
+from pysyncobj import syncobj as library
+from pysyncobj.transport import TCPTransport
+
+from bolide.controller.journal import (
+    SyncedJournal,
+    read_snapshot,
+    snapshot_path,
+    sync_file,
+    write_snapshot,
+)
+from bolide.controller.state import Machine, Outcome, Snapshot
+from bolide.errors import ConfigError
+from bolide.remoting.address import split_address
+
+log = logging.getLogger(__name__)
+
+_PING_PERIOD = 0.25
+_LEADER = 2  # of pysyncobj's _RAFT_STATE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftAddresses:
+    """Where the nodes of the quorum are, `host:port` of their Raft listeners."""
+
+    own: str
+    others: tuple[str, ...]
+    bind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftListener:
+    """What a node reports; called on the event loop, in the order of the log."""
+
+    applied: Callable[[Outcome], None]
+    """An entry changed something."""
+    restored: Callable[[Snapshot], None]
+    """The whole state came from a snapshot."""
+    leads: Callable[[bool], None]
+    """The library's opinion of whether this node leads; a hint, which may be stale."""
+    failed: Callable[[BaseException], None]
+    """The node cannot go on."""
+
+
+class RaftNode:
+    """A running node. Create it on the event loop; `close` blocks shortly.
+
+    Raises:
+        ConfigError: the port cannot be bound, or the password needs a missing package.
+        BolideError: the files are damaged, or another process has them.
+    """
+
+    def __init__(
+        self,
+        addresses: RaftAddresses,
+        journal: Path,
+        listener: RaftListener,
+        *,
+        password: str | None = None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._snapshot = snapshot_path(journal)
+        self._replica = _Replica(self._applied)
+        self._is_closing = False
+        if self._snapshot.exists():
+            read_snapshot(self._snapshot)  # the library would go on without its state
+        _probe(addresses.bind)
+        conf = self._conf(addresses, journal, password)
+        create_journal, library.createJournal = library.createJournal, self._create_journal
+        try:
+            self._node: Any = SyncObj(
+                _unbracketed(addresses.own),
+                [_unbracketed(each) for each in addresses.others],
+                conf=conf,
+                consumers=[self._replica],
+                transportClass=_Transport,
+            )
+        except ImportError as exc:
+            raise ConfigError(
+                "controllerRaftPassword needs the package cryptography: install bolide[controller]"
+            ) from exc
+        finally:
+            library.createJournal = create_journal
+        try:
+            self._node.waitBinded()
+        except SyncObjException as exc:
+            self._journal.close()
+            raise _cannot_bind(addresses.bind, "another program has it") from exc
+
+    @property
+    def leads(self) -> bool:
+        """The library's opinion; a hint, which may be stale."""
+        return bool(self._node._isLeader())  # noqa: SLF001  public in the library's documentation
+
+    def propose(self, entry: bytes, done: Callable[[Outcome | None], None]) -> None:
+        """Append an entry to the log if this node leads.
+
+        `done` is called on the event loop with the outcome, after `applied` was called for it, or
+        with None if the outcome is unknown. It may never be called.
+        """
+
+        def finish(outcome: Outcome | None, reason: int) -> None:
+            self._report(done, outcome if reason == FAIL_REASON.SUCCESS else None)
+
+        self._replica.run(entry, callback=finish)
+
+    def compact(self) -> None:
+        """Write a snapshot soon, and drop the entries that it contains."""
+        self._node.forceLogCompaction()
+
+    def close(self) -> None:
+        """Stop the thread and close files and connections."""
+        self._is_closing = True
+        if self._node.tick_thread_alive():
+            self._node.destroy_synchronous()
+        else:
+            self._node._doDestroy()  # noqa: SLF001
+
+    def _conf(self, addresses: RaftAddresses, journal: Path, password: str | None) -> Any:
+        return SyncObjConf(
+            raftMinTimeout=0.5,
+            raftMaxTimeout=1.0,
+            appendEntriesPeriod=0.1,
+            autoTickPeriod=0.01,
+            appendEntriesUseBatch=False,
+            leaderFallbackTimeout=1.0,
+            connectionTimeout=1.5,
+            connectionRetryTime=0.25,
+            commandsWaitLeader=False,
+            useFork=False,
+            logCompactionMinEntries=50_000,
+            logCompactionMinTime=86_400,
+            # No turns: the state is small, and up to a day of entries would stay in memory.
+            logCompactionSplit=False,
+            journalFile=str(journal),
+            fullDumpFile=str(self._snapshot),
+            serializer=self._write_snapshot,
+            deserializer=self._load_snapshot,
+            bindAddress=_unbracketed(addresses.bind),
+            maxBindRetries=1,
+            onStateChanged=self._state_changed,
+            password=password or None,
+        )
+
+    # In the Raft thread
+
+    def _create_journal(self, path: str | None) -> SyncedJournal:
+        if path is None:
+            raise RuntimeError("a controller needs a journal")
+        self._journal = SyncedJournal(
+            Path(path), lambda exc: self._report(self._listener.failed, exc)
+        )
+        return self._journal
+
+    def _applied(self, outcome: Outcome) -> None:
+        if outcome.changed or outcome.is_new_leader:
+            self._report(self._listener.applied, outcome)
+
+    def _state_changed(self, _old: int, new: int) -> None:
+        self._report(self._listener.leads, new == _LEADER)
+
+    def _write_snapshot(self, path: str, data: tuple[Any, Any, Any]) -> None:
+        second, first, _ = data
+        write_snapshot(Path(path), self._replica.machine.encode(), [first, second])
+
+    def _load_snapshot(self, path: str) -> tuple[Any, Any, Any]:
+        """Restore the state; the library reports nothing if this fails, so this does."""
+        try:
+            sync_file(Path(path))  # one that was received is not synced
+            state, (first, second) = read_snapshot(Path(path))
+            self._replica.machine.restore(state)
+            self._journal.cut_to(first, second)
+        except BaseException as exc:
+            self._report(self._listener.failed, exc)
+            raise
+        machine = self._replica.machine
+        found = Snapshot(
+            leader=machine.leader, generation=machine.generation, groups=dict(machine.groups)
+        )
+        self._report(self._listener.restored, found)
+        return second, first, set()
+
+    def _report(self, callback: Callable[..., None], *args: object) -> None:
+        if self._is_closing:
+            return
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:  # the loop has just been closed
+            log.debug("an event came after the end of the loop")
+
+
+class _Replica(SyncObjConsumer):  # type: ignore[misc]  # the library has no types
+    """The state machine as the library sees it: one replicated method with bytes as argument."""
+
+    def __init__(self, applied: Callable[[Outcome], None]) -> None:
+        super().__init__()
+        self.machine = Machine()
+        self._on_applied = applied
+
+    @replicated  # type: ignore[untyped-decorator]
+    def run(self, entry: bytes) -> Outcome:
+        outcome = self.machine.apply(entry)
+        self._on_applied(outcome)
+        return outcome
+
+
+class _Transport(TCPTransport):  # type: ignore[misc]
+    """Connections between nodes; see the module's description."""
+
+    _last_ping = 0.0
+
+    def send(self, node: Any, message: Any) -> bool:
+        if isinstance(message, dict) and message.get("type") == "apply_command":
+            return False
+        return bool(super().send(node, message))
+
+    def setOnMessageReceivedCallback(self, callback: Any) -> None:  # noqa: N802
+        if callback is None:
+            super().setOnMessageReceivedCallback(None)
+            return
+
+        def received(node: Any, message: Any) -> None:
+            if message.get("type") != "apply_command":
+                callback(node, self._without_known(message))
+
+        super().setOnMessageReceivedCallback(received)
+
+    def _onTick(self) -> None:  # noqa: N802
+        super()._onTick()
+        now = time.monotonic()
+        if now - self._last_ping > _PING_PERIOD:
+            self._last_ping = now
+            for node in list(self._nodes):
+                if self._syncObj.isNodeConnected(node):
+                    self.send(node, {"type": "ping"})
+
+    def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:  # noqa: N802
+        is_key = self._syncObj.encryptor and not conn.sendRandKey
+        if not is_key and not (isinstance(message, str) and message in self._nodeAddrToNode):
+            log.warning("refused a connection to the Raft port that no peer opened")
+            self._unknownConnections.discard(conn)
+            conn.disconnect()
+            return
+        super()._onIncomingMessageReceived(conn, message)
+
+    def _without_known(self, message: Any) -> Any:
+        """An append request without the entries that this node already has."""
+        before = message.get("prevLogIdx")
+        if message.get("type") != "append_entries" or before is None or "transmission" in message:
+            return message
+        journal = self._syncObj._SyncObj__raftLog  # noqa: SLF001
+        first, last = journal[0][1], journal[-1][1]
+        if (
+            not first <= before < last
+            or message["term"] < self._syncObj.raftCurrentTerm
+            or journal[before - first][2] != message["prevLogTerm"]
+        ):
+            return message
+        entries, known = message["entries"], 0
+        while (
+            known < len(entries)
+            and before < last
+            and journal[before + 1 - first][2] == entries[known][2]
+        ):
+            before += 1
+            known += 1
+        is_older = known == len(entries) and before < last
+        if is_older and journal[before + 1 - first][2] == message["term"]:
+            before = last  # the rest came from this leader too
+        return {
+            **message,
+            "prevLogIdx": before,
+            "prevLogTerm": journal[before - first][2],
+            "entries": entries[known:],
+        }
+
+
+def _unbracketed(address: str) -> str:
+    """An address as the library writes it, IPv6 too."""
+    host, port = split_address(address)
+    return f"{host}:{port}"
+
+
+def _probe(address: str) -> None:
+    """Raises ConfigError if the port is taken; the library would only say that it failed."""
+    host, port = split_address(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as exc:
+        raise _cannot_bind(address, str(exc)) from exc
+
+
+def _cannot_bind(address: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"the Raft listener of the controller cannot bind {address}: {reason}. The port is that of"
+        " the peer in controllerDLegerPeers plus controllerRaftPortOffset"
+    )

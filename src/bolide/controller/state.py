@@ -1,0 +1,481 @@
+"""The replicated state machine: which broker is master of each group, in which epoch.
+
+A log entry names the controller that proposed it and the generation of its leadership. Each `Lead`
+command starts a new generation, and an entry of any other generation is refused as a whole. An
+accepted entry is therefore a barrier too: when it was proposed, no later leader had begun.
+
+The machine has no clock and sees no network. What the leader observed, such as the brokers that are
+alive, travels inside the command. `Machine.apply` never raises, because the Raft library would
+retry a raising entry for ever: an entry that cannot be read has a refusal as its result.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from bolide.protocol.codes import ResponseCode as Code
+
+VERSION = 1
+"""Of commands and snapshots."""
+
+NO_BROKER = -1
+"""As broker id of an election: the controller itself asks for it."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One broker of a group."""
+
+    address: str
+    check_code: str
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker group. Values are replaced, never changed, so threads may share them."""
+
+    cluster: str
+    name: str
+    members: dict[int, Member] = {}
+    next_id: int = 1
+    master: int | None = None
+    epoch: int = 0
+    sync_state_set: tuple[int, ...] = ()
+    sync_state_set_epoch: int = 0
+
+    @property
+    def master_address(self) -> str | None:
+        return self.address_of(self.master)
+
+    def address_of(self, broker: int | None) -> str | None:
+        member = None if broker is None else self.members.get(broker)
+        return None if member is None else member.address
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A broker that the leader saw alive, as its last heartbeat described it."""
+
+    id: int
+    epoch: int = -1
+    max_offset: int = -1
+    priority: int = 2**31 - 1
+
+
+class Lead(msgspec.Struct, frozen=True, tag="lead"):
+    """The proposing controller becomes the acting leader, unless another one has meanwhile."""
+
+
+class ApplyId(msgspec.Struct, frozen=True, tag="apply_id"):
+    """Reserve a broker id; repeating it with the same check code succeeds."""
+
+    cluster: str
+    group: str
+    id: int
+    check_code: str
+
+
+class Register(msgspec.Struct, frozen=True, tag="register"):
+    """Store the address of a broker whose id was reserved.
+
+    A broker whose process is new is no master any more, even if it was silent for a short time
+    only: the members' logs decide who is the next one. If it may have lost the end of its log, by a
+    power cut, it also leaves the sync-state set, unless nobody else is in it.
+    """
+
+    group: str
+    id: int
+    address: str
+    restarted: bool = False
+    lost_tail: bool = False
+
+
+class Elect(msgspec.Struct, frozen=True, kw_only=True, tag="elect"):
+    """Elect a master.
+
+    `broker` is who asks, or whom an administrator designates; `epoch` is the master epoch in which
+    the leader took its observations.
+    """
+
+    group: str
+    epoch: int
+    broker: int = NO_BROKER
+    designate: bool = False
+    alive: tuple[Candidate, ...] = ()
+    unclean: bool = False
+
+
+class Alter(msgspec.Struct, frozen=True, kw_only=True, tag="alter"):
+    """Replace the sync-state set, if master, epoch and epoch of the set are the current ones."""
+
+    group: str
+    master: int
+    epoch: int
+    set_epoch: int
+    new: tuple[int, ...]
+    alive: tuple[int, ...]
+    renew: bool = False
+    """Whether a set of the same members gets a new epoch, too."""
+
+
+class Clean(msgspec.Struct, frozen=True, kw_only=True, tag="clean"):
+    """Remove brokers from a group, or the whole group if no ids are given."""
+
+    group: str
+    ids: tuple[int, ...] = ()
+    alive: tuple[int, ...] = ()
+    forced: bool = False
+
+
+Command = Lead | ApplyId | Register | Elect | Alter | Clean
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the log. Commands are decoded one by one: a bad one spoils no other."""
+
+    version: int = VERSION
+    node: str
+    generation: int
+    commands: list[msgspec.Raw] = []
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The outcome of one command: a response code of RocketMQ and the group afterwards."""
+
+    code: int = Code.SUCCESS
+    remark: str = ""
+    group: Group | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The outcome of one entry."""
+
+    accepted: bool
+    """Whether the proposer was the acting leader at this point of the log."""
+    results: list[Result]
+    leader: str
+    generation: int
+    changed: dict[str, Group | None] = {}
+    """Groups with their new value; None for one that was removed."""
+    is_new_leader: bool = False
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole state."""
+
+    version: int = VERSION
+    leader: str = ""
+    generation: int = 0
+    groups: dict[str, Group] = {}
+
+
+_commands: "msgspec.json.Decoder[Command]" = msgspec.json.Decoder(Command)
+_entries = msgspec.json.Decoder(Entry)
+_snapshots = msgspec.json.Decoder(Snapshot)
+
+
+def encode_entry(node: str, generation: int, commands: Iterable[Command]) -> bytes:
+    """Encode one entry of the log."""
+    raw = [msgspec.Raw(msgspec.json.encode(each)) for each in commands]
+    return msgspec.json.encode(Entry(node=node, generation=generation, commands=raw))
+
+
+class Machine:
+    """The state, changed by entries of the log in their order. Belongs to one thread."""
+
+    def __init__(self) -> None:
+        self.leader = ""
+        self.generation = 0
+        self.groups: dict[str, Group] = {}
+        self._rules: dict[type[Any], Callable[[Any], Result]] = {
+            ApplyId: self._apply_id,
+            Register: self._register,
+            Elect: self._elect,
+            Alter: self._alter,
+            Clean: self._clean,
+        }
+
+    def apply(self, data: bytes) -> Outcome:
+        """Apply an entry. Never raises, and has the same outcome on every node."""
+        try:
+            entry = _entries.decode(data)
+        except (msgspec.MsgspecError, UnicodeError):
+            return self._outcome(accepted=False)
+        if entry.version > VERSION:
+            return self._outcome(accepted=False)
+        before = dict(self.groups)
+        was = self.generation
+        # Only the leader of this generation, or the one that begins the next, may go on.
+        is_current = entry.generation == self.generation
+        results, accepted = [], is_current and entry.node == self.leader
+        for raw in entry.commands if is_current else ():
+            try:
+                command = _commands.decode(raw)
+            except (msgspec.MsgspecError, UnicodeError) as exc:
+                results.append(Result(Code.CONTROLLER_INVALID_REQUEST, f"bad command: {exc}"))
+                continue
+            if isinstance(command, Lead):
+                self._lead(entry.node)
+                accepted = True
+                results.append(Result())
+            elif accepted:
+                results.append(self._rules[type(command)](command))
+        changed = {
+            name: self.groups.get(name)
+            for name in before.keys() | self.groups.keys()
+            if before.get(name) is not self.groups.get(name)
+        }
+        return Outcome(
+            accepted, results if accepted else [], self.leader, self.generation, changed,
+            is_new_leader=self.generation != was,
+        )  # fmt: skip
+
+    def encode(self) -> bytes:
+        """Encode the state for a snapshot."""
+        return msgspec.json.encode(
+            Snapshot(leader=self.leader, generation=self.generation, groups=self.groups)
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Replace the state by that of a snapshot.
+
+        Raises:
+            ValueError: it cannot be read, or a newer release wrote it.
+        """
+        try:
+            found = _snapshots.decode(data)
+        except (msgspec.MsgspecError, UnicodeError) as exc:
+            raise ValueError(f"not a snapshot of a controller: {exc}") from exc
+        if found.version > VERSION:
+            raise ValueError(f"a newer release wrote this snapshot, version {found.version}")
+        self.leader, self.generation = found.leader, found.generation
+        self.groups = dict(found.groups)
+
+    def _outcome(self, *, accepted: bool) -> Outcome:
+        return Outcome(accepted, [], self.leader, self.generation)
+
+    def _put(self, group: Group) -> Result:
+        self.groups[group.name] = group
+        return Result(group=group)
+
+    # Commands
+
+    def _lead(self, node: str) -> None:
+        self.generation += 1
+        self.leader = node
+
+    def _apply_id(self, command: ApplyId) -> Result:
+        group = self.groups.get(command.group)
+        if group is None:
+            if command.id != 1:
+                return Result(
+                    Code.CONTROLLER_BROKER_ID_INVALID,
+                    f"Broker-set: {command.group} hasn't been registered in controller, but broker"
+                    f" try to apply brokerId: {command.id}",
+                )
+            group = Group(cluster=command.cluster, name=command.group)
+        member = group.members.get(command.id)
+        if command.id < 1 or (member is not None and member.check_code != command.check_code):
+            return Result(
+                Code.CONTROLLER_BROKER_ID_INVALID,
+                f"Fail to apply brokerId: {command.id} in broker-set: {command.group}",
+            )
+        if member is not None:  # the same broker asks again: the first answer was lost
+            return Result(group=group)
+        address = command.check_code.partition(";")[0]
+        members = group.members | {command.id: Member(address, command.check_code)}
+        next_id = max(group.next_id, command.id + 1)
+        return self._put(msgspec.structs.replace(group, members=members, next_id=next_id))
+
+    def _register(self, command: Register) -> Result:
+        group = self.groups.get(command.group)
+        if group is None:
+            return Result(
+                Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+                f"Broker-set: {command.group} hasn't been registered in controller",
+            )
+        member = group.members.get(command.id)
+        if member is None:
+            return _unregistered(command.group, command.id)
+        changed = group
+        if member.address != command.address:
+            members = group.members | {command.id: Member(command.address, member.check_code)}
+            changed = msgspec.structs.replace(changed, members=members)
+        if command.restarted and command.id == group.master:
+            changed = msgspec.structs.replace(changed, master=None, epoch=group.epoch + 1)
+        others = tuple(each for each in group.sync_state_set if each != command.id)
+        if command.lost_tail and others and others != group.sync_state_set:
+            changed = msgspec.structs.replace(
+                changed,
+                sync_state_set=others,
+                sync_state_set_epoch=group.sync_state_set_epoch + 1,
+            )
+        return Result(group=group) if changed is group else self._put(changed)
+
+    def _elect(self, command: Elect) -> Result:
+        group = self.groups.get(command.group)
+        if group is None:
+            return Result(
+                Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "Broker hasn't been registered"
+            )
+        if command.broker != NO_BROKER and command.broker not in group.members:
+            return _unregistered(command.group, command.broker)
+        if command.epoch != group.epoch:
+            return Result(
+                Code.CONTROLLER_FENCED_MASTER_EPOCH,
+                f"the master epoch is {group.epoch} meanwhile, not {command.epoch}",
+                group,
+            )
+        winner = _winner(group, command)
+        if winner is None:
+            return self._not_elected(group, command)
+        if winner == group.master:
+            return Result(
+                Code.CONTROLLER_MASTER_STILL_EXIST,
+                f"The old master {winner} is still alive, not need to elect new master for broker"
+                f" {group.name}",
+                group,
+            )
+        return self._put(
+            msgspec.structs.replace(
+                group,
+                master=winner,
+                epoch=group.epoch + 1,
+                sync_state_set=(winner,),
+                sync_state_set_epoch=group.sync_state_set_epoch + 1,
+            )
+        )
+
+    def _not_elected(self, group: Group, command: Elect) -> Result:
+        if command.broker != NO_BROKER:
+            return Result(Code.CONTROLLER_ELECT_MASTER_FAILED, "Failed to elect a new master")
+        if group.master is not None:
+            # A new epoch, so that the old master cannot change the sync-state set any more.
+            group = msgspec.structs.replace(group, master=None, epoch=group.epoch + 1)
+            self._put(group)
+        return Result(
+            Code.CONTROLLER_MASTER_NOT_AVAILABLE,
+            "Old master has down and failed to elect a new broker master",
+            group,
+        )
+
+    def _alter(self, command: Alter) -> Result:
+        group = self.groups.get(command.group)
+        if group is None:
+            return Result(
+                Code.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, "Broker metadata is not existed"
+            )
+        refused = _alter_refusal(group, command)
+        if refused is not None:
+            return refused
+        return self._put(
+            msgspec.structs.replace(
+                group,
+                sync_state_set=tuple(sorted(set(command.new))),
+                sync_state_set_epoch=group.sync_state_set_epoch + 1,
+            )
+        )
+
+    def _clean(self, command: Clean) -> Result:
+        code = Code.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+        group = self.groups.get(command.group)
+        if group is None:
+            return Result(code, f"Broker {command.group} is not existed,clean broker data failure.")
+        ids = set(command.ids or group.members)
+        living = sorted(ids.intersection(command.alive))
+        if living and not command.forced:
+            return Result(
+                code, f"Broker [{command.group}, {living[0]}] is still alive, clean up failure"
+            )
+        members = {each: member for each, member in group.members.items() if each not in ids}
+        if not members:
+            del self.groups[group.name]
+            return Result()
+        left = tuple(each for each in group.sync_state_set if each not in ids)
+        is_changed = left != group.sync_state_set
+        lost_master = group.master in ids
+        return self._put(
+            msgspec.structs.replace(
+                group,
+                members=members,
+                sync_state_set=left,
+                sync_state_set_epoch=group.sync_state_set_epoch + is_changed,
+                master=None if lost_master else group.master,
+                epoch=group.epoch + lost_master,
+            )
+        )
+
+
+def _unregistered(group: str, broker: int) -> Result:
+    return Result(
+        Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+        f"BrokerId: {broker} hasn't been registered in broker-set: {group}",
+    )
+
+
+def _winner(group: Group, command: Elect) -> int | None:
+    """Who becomes master: the old master if it is alive, else the best of the sync-state set.
+
+    A group without a sync-state set has no data yet, or its data was cleaned: the first broker that
+    asks is master.
+    """
+    if not group.sync_state_set:
+        return None if command.broker == NO_BROKER else command.broker
+    alive = [each for each in command.alive if each.id in group.members]
+    in_sync = [each for each in alive if each.id in group.sync_state_set]
+    winner = _best(in_sync, group, command)
+    if winner is None and command.unclean:
+        winner = _best(alive, group, command)
+    return winner
+
+
+def _best(candidates: list[Candidate], group: Group, command: Elect) -> int | None:
+    ids = {each.id for each in candidates}
+    if command.designate and command.broker != NO_BROKER:
+        return command.broker if command.broker in ids else None
+    if group.master in ids:
+        return group.master
+    best = min(
+        candidates,
+        key=lambda each: (-each.epoch, -each.max_offset, each.priority, each.id),
+        default=None,
+    )
+    return None if best is None else best.id
+
+
+def _alter_refusal(group: Group, command: Alter) -> Result | None:
+    """Why a change of the sync-state set is refused, checked in RocketMQ's order."""
+    new, rejecting = set(command.new), "Rejecting alter syncStateSet request because the"
+    failed = Code.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+    known = group.sync_state_set_epoch
+    strangers, dead = sorted(new - group.members.keys()), sorted(new - set(command.alive))
+    checks = (
+        (
+            new == set(group.sync_state_set) and not command.renew, failed,
+            "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet",
+        ),
+        (
+            group.master is None or command.master != group.master,
+            Code.CONTROLLER_INVALID_MASTER,
+            f"{rejecting} current leader is:{{{group.master}}}, not {{{command.master}}}",
+        ),
+        (
+            command.epoch != group.epoch, Code.CONTROLLER_FENCED_MASTER_EPOCH,
+            f"{rejecting} current master epoch is:{{{group.epoch}}}, not {{{command.epoch}}}",
+        ),
+        (
+            command.set_epoch != known, Code.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+            f"{rejecting} current syncStateSet epoch is:{{{known}}}, not {{{command.set_epoch}}}",
+        ),
+        (
+            bool(strangers), Code.CONTROLLER_INVALID_REPLICAS,
+            f"{rejecting} replicas {strangers} don't exist",
+        ),
+        (
+            bool(dead), Code.CONTROLLER_BROKER_NOT_ALIVE,
+            f"{rejecting} replicas {dead} don't alive",
+        ),
+        (
+            command.master not in new, failed,
+            f"{rejecting} newSyncStateSet don't contains origin leader {{{group.master}}}",
+        ),
+    )  # fmt: skip
+    return next((Result(code, remark) for holds, code, remark in checks if holds), None)

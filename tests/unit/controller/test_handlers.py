@@ -1,0 +1,264 @@
+"""Requests to one controller, by brokers and administrators."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bolide.controller.server import Controller
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.controller import CleanBrokerHeader, NextBrokerIdHeader, ReplicaHeader
+from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
+from bolide.protocol.refusals import InvalidParameter, NoPermission, Refusal
+from tests.support.aio import PATIENCE, on_loop, until
+from tests.support.controllers import FakeBroker, controller, free_peers
+
+
+@asynccontextmanager
+async def cluster(
+    directory: Path, brokers: int = 2, **texts: str
+) -> AsyncIterator[tuple[Controller, list[FakeBroker]]]:
+    """One controller and brokers that have joined; the first is master, all are in sync."""
+    async with controller(directory, free_peers(1), 0, **texts) as server:
+        await until(lambda: server.is_acting)
+        fakes = [FakeBroker(id_, [server.address]) for id_ in range(1, brokers + 1)]
+        for fake in fakes:
+            await fake.__aenter__()
+            await fake.join()
+            fake.beat()
+        await fakes[0].elect()
+        await until(lambda: fakes[0].epoch == 1)
+        if brokers > 1:
+            await fakes[0].alter(1, 1, *(fake.id for fake in fakes))
+        try:
+            yield server, fakes
+        finally:
+            for fake in fakes:
+                await fake.__aexit__(None, None, None)
+
+
+@on_loop
+async def test_a_new_group_gets_ids_a_master_and_its_sync_state_set(tmp_path: Path) -> None:
+    async with controller(tmp_path, free_peers(1)) as server:
+        await until(lambda: server.is_acting)
+        async with FakeBroker(1, [server.address]) as broker:
+            asked = NextBrokerIdHeader("c", "g")
+            found = await broker.call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, asked)
+            assert found.fields == {"clusterName": "c", "brokerName": "g", "nextBrokerId": "1"}
+            await broker.join()
+            found = await broker.call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, asked)
+            assert (found.fields or {})["nextBrokerId"] == "2"
+            registered = await broker.register()
+            assert registered.fields == {
+                "clusterName": "c", "brokerName": "g", "masterEpoch": "0", "syncStateSetEpoch": "0",
+            }  # fmt: skip
+            assert registered.body == b'{"syncStateSet":[],"syncStateSetEpoch":0}'
+            elected = await broker.elect()
+            assert elected.code == 0
+            assert elected.fields == {
+                "masterBrokerId": "1", "masterAddress": broker.address,
+                "masterEpoch": "1", "syncStateSetEpoch": "1",
+            }  # fmt: skip
+            assert b'"syncStateSet":[1]' in elected.body
+
+
+@on_loop
+async def test_only_the_master_gets_a_lease(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (server, (master, follower)):
+        found = await master.heartbeat(server.address)
+        assert found.fields == {
+            "leaseMillis": "1800", "heartbeatMillis": "300", "masterBrokerId": "1",
+            "masterAddress": master.address, "masterEpoch": "1", "syncStateSetEpoch": "2",
+            "controllerLeaderAddress": server.address,
+        }  # fmt: skip
+        assert found.body == b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}'
+        found = await follower.heartbeat(server.address)
+        assert (found.fields or {})["leaseMillis"] == "0"
+
+
+@on_loop
+async def test_a_silent_master_is_replaced_after_its_lease_and_brokers_are_told(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as (_, (master, follower)):
+        await until(lambda: master.granted_by)
+        await master.fall_silent()
+        until_then = master.lease_until
+        await until(lambda: follower.master == 2)
+        assert time.monotonic() > until_then
+        header, members = follower.notices[-1]
+        assert (header.master_broker_id, header.master_epoch) == (2, 2)
+        assert header.master_address == follower.address
+        assert members.sync_state_set == [2] and members.sync_state_set_epoch == 3
+
+
+@on_loop
+async def test_a_living_master_is_replaced_by_an_administrator_after_its_lease(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as (server, (master, follower)):
+        await master.heartbeat(server.address)
+        elected = await follower.elect(designate=True)
+        assert (elected.fields or {})["masterBrokerId"] == "2"
+        assert time.monotonic() > master.lease_until
+        await until(lambda: master.master == 2)
+
+
+@on_loop
+async def test_an_election_with_a_living_master_answers_with_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (_, (_, follower)):
+        found = await follower.elect()
+        assert found.code == 2011
+        assert (found.fields or {})["masterBrokerId"] == "1"
+        assert json.loads(found.body)["syncStateSet"] == [1, 2]
+
+
+@on_loop
+async def test_a_master_of_an_old_epoch_cannot_change_the_set(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (_, (master, _)):
+        with pytest.raises(Refusal) as refused:
+            await master.alter(0, 2, 1)
+        assert refused.value.code == 2000
+        with pytest.raises(Refusal) as refused:
+            await master.alter(1, 1, 1)
+        assert refused.value.code == 2001
+
+
+@on_loop
+async def test_replicas_are_shown_with_their_state(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (_, (master, follower)):
+        await master.alter(1, 2, 1)
+        found = await master.call(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=b'["g","h"]')
+        assert json.loads(found.body) == {
+            "replicasInfoTable": {
+                "g": {
+                    "inSyncReplicas": [
+                        {"alive": True, "brokerAddress": master.address, "brokerId": 1,
+                         "brokerName": "g"},
+                    ],
+                    "masterAddress": master.address,
+                    "masterBrokerId": 1,
+                    "masterEpoch": 1,
+                    "notInSyncReplicas": [
+                        {"alive": True, "brokerAddress": follower.address, "brokerId": 2,
+                         "brokerName": "g"},
+                    ],
+                    "syncStateSetEpoch": 3,
+                }
+            }
+        }  # fmt: skip
+        found = await master.call(RequestCode.CONTROLLER_GET_REPLICA_INFO, ReplicaHeader("g"))
+        assert found.fields == {
+            "masterBrokerId": "1", "masterAddress": master.address, "masterEpoch": "1",
+        }  # fmt: skip
+        with pytest.raises(Refusal) as refused:
+            await master.call(RequestCode.CONTROLLER_GET_REPLICA_INFO, ReplicaHeader("h"))
+        assert refused.value.code == 2008
+
+
+@on_loop
+async def test_brokers_are_cleaned_when_they_are_dead(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (server, (master, follower)):
+        clean = CleanBrokerHeader(broker_name="g", broker_controller_ids_to_clean="2")
+        with pytest.raises(Refusal) as refused:
+            await master.call(RequestCode.CLEAN_BROKER_DATA, clean)
+        assert refused.value.code == 2009
+        await follower.fall_silent()
+        await until(lambda: server.live.find("g", 2) is None)
+        await master.call(RequestCode.CLEAN_BROKER_DATA, clean)
+        assert sorted(server.view.groups["g"].members) == [1]
+        bad = CleanBrokerHeader(broker_name="g", broker_controller_ids_to_clean="x")
+        with pytest.raises(Refusal) as refused:
+            await master.call(RequestCode.CLEAN_BROKER_DATA, bad)
+        assert refused.value.code == 2009
+
+
+@on_loop
+async def test_a_broker_of_rocketmq_is_called_at_its_address(tmp_path: Path) -> None:
+    called: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        called.set_result(await reader.read(65536))
+        writer.close()
+
+    async with (
+        cluster(tmp_path) as (server, (master, _)),
+        FakeBroker(3, [server.address]) as java,
+        await asyncio.start_server(accept, "127.0.0.1", 0) as listener,
+    ):
+        java.address = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        await java.join()
+        header = BrokerHeartbeatHeader("c", java.address, "g", 3, 1, 100, 100, 10_000, 2**31 - 1)
+        await java.client.notify(server.address, RequestCode.BROKER_HEARTBEAT, header)
+        await until(lambda: server.live.find("g", 3) is not None)
+        await master.alter(1, 2, 1, 2, 3)
+        assert not called.done()
+        await _elect(server, 3)
+        sent = await asyncio.wait_for(called, PATIENCE)
+    assert b'"masterBrokerId":"3"' in sent and b'"masterEpoch":"2"' in sent
+
+
+async def _elect(server: Controller, broker: int) -> None:
+    async with FakeBroker(broker, [server.address]) as asking:
+        await asking.elect(designate=True)
+
+
+@on_loop
+async def test_a_heartbeat_without_an_id_is_refused(tmp_path: Path) -> None:
+    async with cluster(tmp_path, brokers=1) as (server, (broker,)):
+        header = BrokerHeartbeatHeader("c", broker.address, "g")
+        with pytest.raises(Refusal) as refused:
+            await broker.client.call(server.address, RequestCode.BROKER_HEARTBEAT, header)
+        assert refused.value.code == 2005
+
+
+@on_loop
+async def test_settings_are_shown_and_changed_except_fixed_ones(tmp_path: Path) -> None:
+    async with cluster(tmp_path, brokers=1) as (server, (broker,)):
+        shown = (await broker.call(RequestCode.GET_CONTROLLER_CONFIG)).body.decode()
+        assert "enableElectUncleanMaster=false" in shown
+        assert "controllerRaftPassword" not in shown and "electMasterMaxRetryCount=3" in shown
+        change = RequestCode.UPDATE_CONTROLLER_CONFIG
+        await broker.call(change, body=b"enableElectUncleanMaster=true")
+        assert server.config.value.enable_elect_unclean_master
+        assert "enableElectUncleanMaster=true" in (tmp_path / "n0.properties").read_text()
+        for body in (b"controllerStorePath=/tmp/x", b"configStorePath=/tmp/x"):
+            with pytest.raises(NoPermission):
+                await broker.call(change, body=body)
+        with pytest.raises(InvalidParameter):
+            await broker.call(change, body=b"notifyBrokerRoleChanged=perhaps")
+
+
+@on_loop
+async def test_unclean_elections_need_the_setting(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (server, (master, follower)):
+        await master.alter(1, 2, 1)
+        await master.fall_silent()
+        await until(lambda: server.view.groups["g"].master is None)
+        await asyncio.sleep(0.3)
+        assert server.view.groups["g"].master is None
+        await follower.call(
+            RequestCode.UPDATE_CONTROLLER_CONFIG, body=b"enableElectUncleanMaster=true"
+        )
+        await until(lambda: server.view.groups["g"].master == 2)
+
+
+@on_loop
+async def test_state_survives_a_restart_and_a_snapshot(tmp_path: Path) -> None:
+    peers = free_peers(1)
+    for expected in (1, 2, 3):
+        async with controller(tmp_path, peers) as server:
+            await until(lambda server=server: server.is_acting)  # type: ignore[misc]
+            async with FakeBroker(expected, [server.address]) as broker:
+                await broker.join()
+            assert sorted(server.view.groups["g"].members) == list(range(1, expected + 1))
+            assert server.view.generation == expected
+            if expected == 2:
+                server.compact()
+                place = server.config.value.journal_path.with_name("journal.snapshot")
+                await until(place.exists)
+                await asyncio.sleep(0.1)

@@ -1,0 +1,127 @@
+"""One Raft node: what it says when it cannot start, and what followers do not cut."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pysyncobj import syncobj as library
+
+from bolide.controller.raft import _Transport
+from bolide.controller.server import Controller
+from bolide.errors import ConfigError
+from tests.support.aio import on_loop, until
+from tests.support.controllers import FakeBroker, controller, free_peers
+
+
+@on_loop
+async def test_a_password_without_the_package_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "HAS_CRYPTO", False)
+    with pytest.raises(ConfigError, match="cryptography: install bolide"):
+        async with controller(tmp_path, free_peers(1), 0, controllerRaftPassword="hush"):
+            pass
+
+
+@on_loop
+async def test_controllers_with_a_password_understand_each_other(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    peers = free_peers(3)
+    secrets = ("hush", "hush", "other")
+    servers = [
+        controller(tmp_path, peers, number, controllerRaftPassword=secret)
+        for number, secret in enumerate(secrets)
+    ]
+    async with servers[0], servers[1], servers[2]:
+        await until(lambda: any(each.is_acting for each in servers))
+        addresses = [each.address for each in servers]
+        async with FakeBroker(1, addresses) as broker:
+            await broker.join()
+            await until(lambda: all("g" in each.view.groups for each in servers[:2]))
+        assert not servers[2].view.groups and not servers[2].is_acting
+
+
+@on_loop
+async def test_controllers_find_each_other_by_ipv6(tmp_path: Path) -> None:
+    peers = free_peers(2).replace("127.0.0.1", "[::1]")
+    async with controller(tmp_path, peers, 0) as one, controller(tmp_path, peers, 1) as other:
+        await until(lambda: one.is_acting or other.is_acting)
+        await until(lambda: one.view.generation == other.view.generation)
+
+
+# The library leaves the file that it has sent to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed file.*snapshot:ResourceWarning")
+@on_loop
+async def test_a_controller_that_was_away_gets_a_snapshot(tmp_path: Path) -> None:
+    peers = free_peers(3)
+    servers = [controller(tmp_path, peers, number) for number in range(3)]
+    addresses = [each.config.value.own.address for each in servers]
+    async with servers[0], servers[1]:
+        async with servers[2], FakeBroker(1, addresses) as broker:
+            await broker.join()
+            await until(lambda: "g" in servers[2].view.groups)
+        async with FakeBroker(2, addresses) as broker:
+            await broker.join()
+        for each in servers[:2]:
+            each.compact()
+            place = each.config.value.journal_path.with_name("journal.snapshot")
+            await until(place.exists)
+        async with FakeBroker(3, addresses) as broker:
+            await broker.join()
+        back = controller(tmp_path, peers, 2)
+        async with back:
+            await until(lambda: members(back) == [1, 2, 3])
+    again = controller(tmp_path, peers, 2)
+    async with again, controller(tmp_path, peers, 1) as other:
+        await until(lambda: again.is_acting or other.is_acting)
+        await until(lambda: again.view.generation == other.view.generation)
+        assert members(again) == members(other) == [1, 2, 3]
+
+
+def members(server: Controller) -> list[int]:
+    group = server.view.groups.get("g")
+    return [] if group is None else sorted(group.members)
+
+
+class FakeNode:
+    """What the transport sees of the library's object."""
+
+    raftCurrentTerm = 2  # noqa: N815
+    _SyncObj__raftLog = tuple((b"", index, 1 if index < 5 else 2) for index in range(3, 9))
+
+
+def shortened(before: int, term_before: int, entries: list[tuple[bytes, int, int]]) -> Any:
+    transport = _Transport.__new__(_Transport)
+    transport._syncObj = FakeNode()
+    message = {
+        "type": "append_entries", "term": 2, "commit_index": 1, "entries": entries,
+        "prevLogIdx": before, "prevLogTerm": term_before,
+    }  # fmt: skip
+    found = transport._without_known(message)
+    return found["prevLogIdx"], found["prevLogTerm"], found["entries"]
+
+
+def entry(index: int, term: int) -> tuple[bytes, int, int]:
+    return b"", index, term
+
+
+@pytest.mark.parametrize(
+    ("before", "term", "entries", "expected"),
+    [
+        (8, 2, [entry(9, 2)], (8, 2, [entry(9, 2)])),
+        (5, 2, [entry(6, 2), entry(7, 2)], (8, 2, [])),
+        (5, 2, [], (8, 2, [])),
+        (6, 2, [entry(7, 2), entry(8, 2), entry(9, 2)], (8, 2, [entry(9, 2)])),
+        (3, 1, [entry(4, 1), entry(5, 3)], (4, 1, [entry(5, 3)])),
+        (4, 9, [entry(5, 2)], (4, 9, [entry(5, 2)])),
+        (1, 1, [entry(2, 1)], (1, 1, [entry(2, 1)])),
+    ],
+    ids=["new", "resent", "heartbeat", "overlap", "conflict", "other term", "before the log"],
+)
+def test_entries_that_are_known_are_not_cut(
+    before: int,
+    term: int,
+    entries: list[tuple[bytes, int, int]],
+    expected: tuple[int, int, list[tuple[bytes, int, int]]],
+) -> None:
+    assert shortened(before, term, entries) == expected

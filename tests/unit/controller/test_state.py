@@ -1,0 +1,263 @@
+"""The replicated state machine: elections, epochs, sync-state sets, generations of leaders."""
+
+import pytest
+
+from bolide.controller.state import (
+    Alter,
+    ApplyId,
+    Candidate,
+    Clean,
+    Command,
+    Elect,
+    Lead,
+    Machine,
+    Register,
+    Result,
+    encode_entry,
+)
+from bolide.protocol.codes import ResponseCode as Code
+
+EVERYBODY = (Candidate(1, 1, 100), Candidate(2, 1, 100), Candidate(3, 1, 100))
+
+
+class Led:
+    """A machine with an acting leader."""
+
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self.machine.apply(encode_entry("n0", 0, [Lead()]))
+
+    def run(self, command: Command) -> Result:
+        outcome = self.machine.apply(encode_entry("n0", self.machine.generation, [command]))
+        assert outcome.accepted
+        return outcome.results[0]
+
+    def elect(self, broker: int = -1, **more: object) -> Result:
+        epoch = self.machine.groups["g"].epoch if "g" in self.machine.groups else 0
+        settings: dict[str, object] = {"epoch": epoch, "alive": EVERYBODY} | more
+        return self.run(Elect(group="g", broker=broker, **settings))  # type: ignore[arg-type]
+
+    def alter(self, *new: int, **more: object) -> Result:
+        group = self.machine.groups["g"]
+        settings: dict[str, object] = {
+            "master": group.master, "epoch": group.epoch,
+            "set_epoch": group.sync_state_set_epoch, "alive": (1, 2, 3),
+        } | more  # fmt: skip
+        return self.run(Alter(group="g", new=new, **settings))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def group() -> Led:
+    """Three brokers of which the first is master and all are in sync."""
+    led = Led()
+    for id_ in (1, 2, 3):
+        assert led.run(ApplyId("c", "g", id_, f"b{id_};7")).code == Code.SUCCESS
+    led.elect(1)
+    led.alter(1, 2, 3)
+    return led
+
+
+def test_the_first_broker_that_asks_is_master_in_epoch_one() -> None:
+    led = Led()
+    led.run(ApplyId("c", "g", 1, "b1;7"))
+    found = led.elect(1, alive=()).group
+    assert found is not None
+    assert (found.master, found.epoch, found.sync_state_set) == (1, 1, (1,))
+    assert found.sync_state_set_epoch == 1
+    assert found.master_address == "b1"
+
+
+@pytest.mark.parametrize(
+    ("id_", "check", "code"),
+    [
+        (4, "x;1", Code.SUCCESS),
+        (2, "b2;7", Code.SUCCESS),
+        (2, "x;1", Code.CONTROLLER_BROKER_ID_INVALID),
+        (0, "x;1", Code.CONTROLLER_BROKER_ID_INVALID),
+    ],
+)
+def test_an_id_belongs_to_one_check_code(group: Led, id_: int, check: str, code: int) -> None:
+    assert group.run(ApplyId("c", "g", id_, check)).code == code
+
+
+def test_the_first_id_of_a_group_is_one() -> None:
+    assert Led().run(ApplyId("c", "g", 2, "x;1")).code == Code.CONTROLLER_BROKER_ID_INVALID
+
+
+def test_registration_stores_the_address_of_a_known_id(group: Led) -> None:
+    found = group.run(Register("g", 2, "elsewhere")).group
+    assert found is not None and found.address_of(2) == "elsewhere"
+    unknown = Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    assert group.run(Register("g", 9, "x")).code == unknown
+    assert group.run(Register("h", 1, "x")).code == unknown
+
+
+@pytest.mark.parametrize(
+    ("alive", "winner"),
+    [
+        ([Candidate(2, 1, 100, 1), Candidate(3, 2, 50, 9)], 3),
+        ([Candidate(2, 1, 100, 1), Candidate(3, 1, 200, 9)], 3),
+        ([Candidate(2, 1, 100, 2), Candidate(3, 1, 100, 1)], 3),
+        ([Candidate(2, 1, 100), Candidate(3, 1, 100)], 2),
+    ],
+    ids=["epoch", "offset", "priority", "id"],
+)
+def test_the_best_of_the_sync_state_set_wins(
+    group: Led, alive: list[Candidate], winner: int
+) -> None:
+    found = group.elect(alive=tuple(alive)).group
+    assert found is not None
+    assert (found.master, found.epoch, found.sync_state_set) == (winner, 2, (winner,))
+
+
+def test_a_living_master_stays(group: Led) -> None:
+    result = group.elect(2)
+    assert result.code == Code.CONTROLLER_MASTER_STILL_EXIST
+    assert result.group is not None and result.group.master == 1
+
+
+def test_a_designated_broker_replaces_a_living_master(group: Led) -> None:
+    assert group.elect(3, designate=True).code == Code.SUCCESS
+    assert group.machine.groups["g"].master == 3
+
+
+def test_a_designated_broker_outside_of_the_set_is_not_elected(group: Led) -> None:
+    group.alter(1, 2)
+    assert group.elect(3, designate=True).code == Code.CONTROLLER_ELECT_MASTER_FAILED
+
+
+def test_only_an_unclean_election_takes_a_broker_outside_of_the_set(group: Led) -> None:
+    group.alter(1)
+    alive = (Candidate(2, 1, 100),)
+    refused = group.elect(2, alive=alive)
+    assert refused.code == Code.CONTROLLER_ELECT_MASTER_FAILED
+    found = group.elect(2, alive=alive, unclean=True).group
+    assert found is not None and found.master == 2
+
+
+def test_a_group_whose_set_is_dead_loses_its_master_and_keeps_the_set(group: Led) -> None:
+    group.alter(1)
+    result = group.elect(alive=(Candidate(2),))
+    assert result.code == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+    found = group.machine.groups["g"]
+    assert (found.master, found.epoch, found.sync_state_set) == (None, 2, (1,))
+    again = group.elect(alive=(Candidate(1),)).group
+    assert again is not None and (again.master, again.epoch) == (1, 3)
+
+
+def test_an_election_of_an_older_epoch_changes_nothing(group: Led) -> None:
+    before = group.machine.groups["g"]
+    result = group.elect(3, designate=True, epoch=0)
+    assert result.code == Code.CONTROLLER_FENCED_MASTER_EPOCH
+    assert group.machine.groups["g"] is before
+
+
+def test_strangers_are_not_elected(group: Led) -> None:
+    assert group.elect(9).code == Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    stranger = group.run(Elect(group="h", epoch=0, broker=1))
+    assert stranger.code == Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+
+
+@pytest.mark.parametrize(
+    ("new", "more", "code"),
+    [
+        ((1, 2), {}, Code.SUCCESS),
+        ((3, 2, 1), {}, Code.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),
+        ((1, 2), {"master": 2}, Code.CONTROLLER_INVALID_MASTER),
+        ((1, 2), {"epoch": 0}, Code.CONTROLLER_FENCED_MASTER_EPOCH),
+        ((1, 2), {"set_epoch": 1}, Code.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH),
+        ((1, 9), {}, Code.CONTROLLER_INVALID_REPLICAS),
+        ((1, 2), {"alive": (1,)}, Code.CONTROLLER_BROKER_NOT_ALIVE),
+        ((2, 3), {}, Code.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),
+    ],
+)
+def test_the_set_changes_only_for_the_master_of_this_epoch(
+    group: Led, new: tuple[int, ...], more: dict[str, object], code: int
+) -> None:
+    before = group.machine.groups["g"]
+    result = group.alter(*new, **more)
+    assert result.code == code
+    if code == Code.SUCCESS:
+        assert result.group is not None
+        assert result.group.sync_state_set == (1, 2)
+        assert result.group.sync_state_set_epoch == before.sync_state_set_epoch + 1
+    else:
+        assert group.machine.groups["g"] is before
+
+
+def test_brokers_that_live_are_cleaned_only_by_force(group: Led) -> None:
+    alive = Clean(group="g", ids=(2,), alive=(2,))
+    refused = Code.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+    assert group.run(alive).code == refused
+    assert group.run(Clean(group="g", alive=(1,))).code == refused
+    assert group.run(Clean(group="h")).code == refused
+    assert group.run(Clean(group="g", ids=(2,), alive=(2,), forced=True)).code == Code.SUCCESS
+    found = group.machine.groups["g"]
+    assert sorted(found.members) == [1, 3] and found.sync_state_set == (1, 3)
+    assert found.next_id == 4
+
+
+def test_cleaning_the_master_starts_a_new_epoch_without_one(group: Led) -> None:
+    group.run(Clean(group="g", ids=(1,)))
+    found = group.machine.groups["g"]
+    assert (found.master, found.epoch, found.sync_state_set) == (None, 2, (2, 3))
+
+
+def test_a_group_without_brokers_is_gone(group: Led) -> None:
+    assert group.run(Clean(group="g")).code == Code.SUCCESS
+    assert not group.machine.groups
+
+
+def test_entries_of_an_earlier_leader_are_refused(group: Led) -> None:
+    stale = encode_entry("n0", group.machine.generation, [Clean(group="g")])
+    group.machine.apply(encode_entry("n1", group.machine.generation, [Lead()]))
+    outcome = group.machine.apply(stale)
+    assert not outcome.accepted and not outcome.results
+    assert outcome.leader == "n1" and "g" in group.machine.groups
+
+
+def test_of_two_that_want_to_lead_the_first_one_does() -> None:
+    machine = Machine()
+    assert machine.apply(encode_entry("n0", 0, [Lead()])).accepted
+    assert not machine.apply(encode_entry("n1", 0, [Lead()])).accepted
+    assert (machine.leader, machine.generation) == ("n0", 1)
+
+
+def test_an_empty_entry_confirms_the_leader_only() -> None:
+    led = Led()
+    assert led.machine.apply(encode_entry("n0", 1, [])).accepted
+    assert not led.machine.apply(encode_entry("n1", 1, [])).accepted
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"", b"\xff", b"[]", b"{}", b'{"node":1}',
+        b'{"version":99,"node":"n0","generation":1,"commands":[]}',
+    ],
+)  # fmt: skip
+def test_an_unreadable_entry_changes_nothing_and_does_not_raise(entry: bytes) -> None:
+    led = Led()
+    assert not led.machine.apply(entry).accepted
+
+
+def test_an_unknown_command_spoils_no_other_one(group: Led) -> None:
+    entry = b'{"version":1,"node":"n0","generation":1,"commands":[{"type":"new"},%b]}' % (
+        b'{"type":"clean","group":"g"}'
+    )
+    first, second = group.machine.apply(entry).results
+    assert first.code == Code.CONTROLLER_INVALID_REQUEST
+    assert second.code == Code.SUCCESS
+
+
+def test_a_snapshot_holds_the_whole_state(group: Led) -> None:
+    other = Machine()
+    other.restore(group.machine.encode())
+    assert other.groups == group.machine.groups
+    assert (other.leader, other.generation) == ("n0", group.machine.generation)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"version":2}', b'{"groups":[]}'])
+def test_a_bad_snapshot_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="snapshot"):
+        Machine().restore(data)
