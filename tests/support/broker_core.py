@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from bolide.broker.assembly import assemble
-from bolide.broker.components import Surroundings, Tables
+from bolide.broker.components import Surroundings
 from bolide.broker.dedup.duplicates import Duplicates
 from bolide.broker.dedup.windows import DedupWindows
 from bolide.broker.filters.filters import NotCompiled
 from bolide.broker.gate import Gate, Hooks
+from bolide.broker.replicas.role import configured_role
 from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.tables import Tables
 from bolide.config import ConfigCell
 from bolide.kernel import COMPILED, Units, decode_frame
 from bolide.model.message import Host
@@ -83,6 +85,7 @@ class BrokerCore:
             gate=self.gate,
             now=self.clock,
             ignored={},
+            role=configured_role(self.cell.value),
             unique_ids=UniqueIdMaker(b"\x0a\0\0\1", 1, 1),
         )
         self.tables = self.parts = parts = assemble(given, tables)

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,13 @@ class TimerBench:
         return int(self.clock() * 1000)
 
     async def start(
-        self, disk: Disk | None = None, *, continuations: Sequence[Continuation] = ()
+        self,
+        disk: Disk | None = None,
+        *,
+        continuations: Sequence[Continuation] = (),
+        before: Callable[[Timers], object] = lambda _: None,
     ) -> None:
+        """Start; `before` is called with the timer that is about to start."""
         self.store = MessageStore(
             self.store_config, clock=self.clock, background=False, disk=disk or HastyDisk()
         )
@@ -82,6 +87,7 @@ class TimerBench:
             continuations=continuations, wheel_slots=self._wheel_slots,
         )  # fmt: skip
         self.timetable = Timetable(self.cell, self.clock)
+        before(self.timers)
         await self.timers.start()
 
     async def stop(self) -> None:

@@ -16,12 +16,12 @@ from bolide.auth.permission_queries import PermissionQueryHandlers
 from bolide.broker.admin.consumers import ConsumerHandlers
 from bolide.broker.admin.plain_acl import PlainAclHandlers
 from bolide.broker.admin.queries import QueryHandlers
-from bolide.broker.admin.runtime import ReplicaHandlers, RuntimeHandlers
+from bolide.broker.admin.runtime import RuntimeHandlers
 from bolide.broker.admin.topic_stats import StatsHandlers
 from bolide.broker.admin.users import PolicyHandlers, UserHandlers
 from bolide.broker.audit.trail import AuditHandlers, auditor_of
 from bolide.broker.background import Background
-from bolide.broker.components import Parts, Surroundings, Tables
+from bolide.broker.components import Parts, Surroundings
 from bolide.broker.consume.assignments import (
     AssignmentHandlers,
     Assignments,
@@ -60,13 +60,23 @@ from bolide.broker.produce.intake import Intake
 from bolide.broker.produce.request_reply import ReplyHandlers, ReplyPusher
 from bolide.broker.produce.send import SendHandlers, SendParts
 from bolide.broker.produce.send_back import FindCompacted, SendBackHandlers, SendBackParts
+from bolide.broker.replicas.acting_master import ActingMaster
+from bolide.broker.replicas.escape import Escape
+from bolide.broker.replicas.handlers import OffsetCopyHandlers, ReplicaHandlers
+from bolide.broker.replicas.known_hosts import KnownHosts
+from bolide.broker.replicas.master import MasterReplication
+from bolide.broker.replicas.membership import RoleChangeHandlers
+from bolide.broker.replicas.metadata_sync import MetadataSync, StateSource, SyncedParts
+from bolide.broker.replicas.slave import SlaveReplication
 from bolide.broker.static_topics.cleaning import MappingCleaner
 from bolide.broker.static_topics.handlers import StaticTopicHandlers
 from bolide.broker.static_topics.peers import Peers
 from bolide.broker.static_topics.physical_queues import QueueAccess
 from bolide.broker.static_topics.requests import StaticTopicRequests
 from bolide.broker.statistics import Statistics
+from bolide.broker.tables import Tables
 from bolide.broker.timers import Timers, Timetable
+from bolide.broker.timers.acting import ActingTimers
 from bolide.broker.timers.handlers import TimerHandlers
 from bolide.broker.timers.recurring import Recurring
 from bolide.broker.transactions.coordinator import Coordinator, TransactionHandlers
@@ -99,6 +109,8 @@ HANDLERS: tuple[type, ...] = (
     StatsHandlers,
     ConsumerHandlers,
     RuntimeHandlers,
+    OffsetCopyHandlers,
+    RoleChangeHandlers,
     ReplicaHandlers,
     PlainAclHandlers,
     TimerHandlers,
@@ -130,7 +142,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
     topics = TopicTable(tables.topics, cell, now)
     mappings = QueueMappings(tables.queue_mappings, now)
     groups = GroupTable(tables.groups, cell, now)
-    offsets = OffsetTable(tables.offsets, now)
+    offsets = OffsetTable(tables.offsets, now, is_copy=not given.role.is_master)
     clients = ClientTable(cell, groups, now)
     locks = QueueLocks()
     filters = Filters(
@@ -145,7 +157,10 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
     )
 
     # The way of a message into the store.
-    durability = Durability(store, given.store_cell)
+    master = (
+        MasterReplication(cell, store, given.role, given.epochs) if given.role.is_master else None
+    )
+    durability = Durability(store, given.store_cell, master)
     intake = Intake(store, durability, long_polling)
 
     # Features.
@@ -168,6 +183,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         is_delivered=duplicates.is_delivered,
         now=now,
     )
+    recurring = Recurring(topics.find, now)
     timers = Timers(
         store,
         intake,
@@ -177,7 +193,26 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         store_host=host,
         now=now,
         disk=given.disk,
-        continuations=(Recurring(topics.find, now).continued,),
+        continuations=(recurring.continued,),
+    )
+    peers = Peers(cell)
+    acting = (
+        None
+        if given.role.is_master
+        else ActingMaster(
+            cell,
+            given.role,
+            delay=delay,
+            timers=ActingTimers(
+                store,
+                timers,
+                cell=cell,
+                store_host=host,
+                now=now,
+                continuations=(recurring.continued,),
+            ),
+            escape=Escape(cell, peers),
+        )
     )
     transactions = Coordinator(
         EndingParts(
@@ -239,6 +274,9 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
             filters=filters,
             hooks=given.gate.hooks,
             now=now,
+            is_slave=lambda: not given.role.is_master,
+            master_is_up=lambda: replication.is_master_up,
+            is_acting=lambda: acting is not None and acting.is_acting,
         )
     )
     pop = Pop(
@@ -257,8 +295,13 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         orders=tables.orders,
         store_host=host,
         now=now,
+        is_master=given.role.is_master,
     )
-    peers = Peers(cell)
+    replication = master or _slave_replication(
+        given,
+        tables,
+        SyncedParts(topics=topics, groups=groups, offsets=offsets, delay=delay, timers=timers),
+    )
     queue_access = QueueAccess(store, offsets, peers)
     parts = Parts(
         cell=cell,
@@ -266,6 +309,9 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         store=store,
         gate=given.gate,
         auditor=auditor_of(given, intake, durability),
+        role=given.role,
+        replication=replication,
+        acting=acting,
         topics=topics,
         mappings=mappings,
         groups=groups,
@@ -300,6 +346,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
             clients=clients,
             locks=locks,
             store_config=given.store_cell,
+            is_master=given.role.is_master,
         ),
         dispatcher=Dispatcher(),
         fast_path=None,
@@ -311,7 +358,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
     handlers = [
         transaction_handlers,
         *_message_handlers(given, parts),
-        *_tool_handlers(given, parts),
+        *_tool_handlers(given, parts, tables),
     ]
     parts.dispatcher = Dispatcher(*handlers, gate=given.gate)
     StaticTopicRequests(
@@ -322,6 +369,11 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
     if parts.fast_path is not None:
         connect_fast_path(parts, parts.fast_path, transaction_handlers)
     return parts
+
+
+def _slave_replication(given: Surroundings, tables: Tables, parts: SyncedParts) -> SlaveReplication:
+    sync = MetadataSync(given.cell, given.store, tables, parts, given.role.member_id)
+    return SlaveReplication(given.cell, given.store, given.role, sync, given.epochs)
 
 
 # ---- handlers
@@ -403,8 +455,9 @@ def _find_compacted(store: MessageStore) -> FindCompacted:
     return (lambda *_: None) if store.compaction is None else store.compaction.find_record
 
 
-def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:
+def _tool_handlers(given: Surroundings, parts: Parts, tables: Tables) -> list[object]:
     """Handlers of requests that administrators and replicas send."""
+    known_hosts = KnownHosts(is_open=not given.gate.access.verifies_identity)
     return [
         TopicHandlers(
             topics=parts.topics,
@@ -456,7 +509,18 @@ def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:
             boot_time=given.now(),
             ignored=given.ignored,
         ),
-        ReplicaHandlers(offsets=parts.offsets, delay_offsets=parts.delay.table),
+        RoleChangeHandlers(given.observe, known_hosts, given.controllers),
+        OffsetCopyHandlers(offsets=parts.offsets, delay_offsets=parts.delay.table),
+        ReplicaHandlers(
+            cell=parts.cell,
+            store=parts.store,
+            role=given.role,
+            replication=parts.replication,
+            epochs=given.epochs,
+            state=StateSource(parts.store, tables, parts.delay, parts.timers.last_checkpoint),
+            known_hosts=known_hosts,
+            acting=parts.acting,
+        ),
         PlainAclHandlers(given.gate.access, parts.cell),
         StaticTopicHandlers(
             topics=parts.topics, mappings=parts.mappings, store=parts.store, cell=parts.cell
@@ -476,7 +540,7 @@ def _forget_group(parts: Parts, group: str) -> None:
 
 def _figures(parts: Parts) -> Mapping[str, str]:
     """What features add to the runtime information."""
-    figures = dict(parts.timers.figures())
+    figures = dict(parts.timers.figures()) | parts.replication.figures()
     if parts.fast_path is not None:
         figures |= parts.fast_path.fall_throughs.figures()
     return figures

@@ -1,8 +1,7 @@
 """What a broker is assembled from (`Surroundings`, `Tables`) and of (`Parts`)."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bolide.auth.audit import Auditor
@@ -10,16 +9,12 @@ from bolide.broker.background import Background
 from bolide.broker.consume.assignments import (
     Assignments,
 )
-from bolide.broker.consume.expiry import EXPIRING_TOPICS, Expiring, ExpiringTopics
+from bolide.broker.consume.expiry import Expiring
 from bolide.broker.consume.long_polling import LongPolling
 from bolide.broker.consume.pull import Pulls
 from bolide.broker.dedup.duplicates import Duplicates
 from bolide.broker.delay import DelayScheduler
 from bolide.broker.filters.filters import Filters
-from bolide.broker.filters.functions import (
-    FILTER_FUNCTIONS,
-    FunctionTable,
-)
 from bolide.broker.gate import Gate
 from bolide.broker.maintenance import Maintenance
 from bolide.broker.metadata.clients import ClientTable
@@ -28,11 +23,15 @@ from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.queue_locks import QueueLocks
 from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topics import TopicTable
-from bolide.broker.pop.ordered import ORDERS, OrderTable
 from bolide.broker.pop.pop import Pop
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.produce.send import SendHandlers
+from bolide.broker.replicas.acting_master import ActingMaster
+from bolide.broker.replicas.controllers import GroupState
+from bolide.broker.replicas.master import MasterReplication
+from bolide.broker.replicas.role import Role
+from bolide.broker.replicas.slave import SlaveReplication
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.static_topics.cleaning import MappingCleaner
 from bolide.broker.static_topics.peers import Peers
@@ -41,19 +40,13 @@ from bolide.broker.timers import Timers
 from bolide.broker.transactions.coordinator import Coordinator
 from bolide.config import ConfigCell
 from bolide.model.message import Host
-from bolide.protocol.bodies.groups import GroupConfigTable
-from bolide.protocol.bodies.offsets import ConsumerOffsets
-from bolide.protocol.bodies.pop import RequestModeTable
-from bolide.protocol.bodies.replication import TimerMetrics
-from bolide.protocol.bodies.topics import QueueMappingTable, TopicConfigTable
 from bolide.protocol.message_id import UniqueIdMaker
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
-from bolide.store import tables as kinds
+from bolide.replication.epochs import Epochs
 from bolide.store.config import StoreConfig
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
-from bolide.store.tables import ConsumerFilters, DelayOffsets, Table
 
 if TYPE_CHECKING:
     from bolide.broker.fast_path.path import FastPath
@@ -72,47 +65,15 @@ class Surroundings:
     now: Callable[[], float]
     ignored: Mapping[str, str]
     """Settings of RocketMQ that were given and have no effect."""
+    role: Role
+    epochs: Epochs | None = None
+    """Of the log, in controller mode."""
+    observe: Callable[[GroupState], None] = lambda _: None
+    """Receives what controllers tell about the group."""
+    controllers: Callable[[], Collection[str]] = tuple
+    """Addresses of the known controllers."""
     disk: Disk | None = None
     unique_ids: UniqueIdMaker | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Tables:
-    """The tables below `config`, as their files have them."""
-
-    topics: Table[TopicConfigTable]
-    queue_mappings: Table[QueueMappingTable]
-    groups: Table[GroupConfigTable]
-    offsets: Table[ConsumerOffsets]
-    delay_offsets: Table[DelayOffsets]
-    timer_metrics: Table[TimerMetrics]
-    request_modes: Table[RequestModeTable]
-    consumer_filters: Table[ConsumerFilters]
-    filter_functions: Table[FunctionTable]
-    expiring_topics: Table[ExpiringTopics]
-    orders: Table[OrderTable]
-
-    def load(self) -> None:
-        """Read all files. Blocks."""
-        for each in fields(self):
-            getattr(self, each.name).load()
-
-    @classmethod
-    def below(cls, root: Path, disk: Disk | None) -> "Tables":
-        config = root / "config"
-        return cls(
-            topics=Table(config, kinds.TOPICS, disk=disk),
-            queue_mappings=Table(config, kinds.QUEUE_MAPPINGS, disk=disk),
-            groups=Table(config, kinds.GROUPS, disk=disk),
-            offsets=Table(config, kinds.CONSUMER_OFFSETS, disk=disk),
-            delay_offsets=Table(config, kinds.DELAY_OFFSETS, disk=disk),
-            timer_metrics=Table(config, kinds.TIMER_METRICS, disk=disk),
-            request_modes=Table(config, kinds.REQUEST_MODES, disk=disk),
-            consumer_filters=Table(config, kinds.CONSUMER_FILTERS, disk=disk),
-            filter_functions=Table(config, FILTER_FUNCTIONS, disk=disk),
-            expiring_topics=Table(config, EXPIRING_TOPICS, disk=disk),
-            orders=Table(config, ORDERS, disk=disk),
-        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,6 +85,10 @@ class Parts:
     store: MessageStore
     gate: Gate
     auditor: Auditor
+    role: Role
+    replication: MasterReplication | SlaveReplication
+    acting: ActingMaster | None
+    """What a slave does while its group has no master."""
     # metadata
     topics: TopicTable
     mappings: QueueMappings
@@ -154,6 +119,11 @@ class Parts:
     # requests
     dispatcher: Dispatcher
     fast_path: "FastPath | None"
+
+    @property
+    def master(self) -> MasterReplication | None:
+        """Replication, if this broker is a master."""
+        return self.replication if isinstance(self.replication, MasterReplication) else None
 
     def connection_lost(self, connection: Connection) -> None:
         """Forget a client whose connection is gone."""

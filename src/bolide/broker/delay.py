@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from bolide.broker.background import DELAYS, on_thread
@@ -23,6 +23,7 @@ from bolide.model.properties import INT_DIGITS, PropertyName, parse_number
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.record import RECORD_HEAD, Record, RecordDraft
 from bolide.protocol.record_errors import BadRecord, RecordTooLarge
+from bolide.remoting.tasks import uninterrupted
 from bolide.store.appending import Appended
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory, StoreUnwritable
@@ -33,12 +34,18 @@ log = logging.getLogger(__name__)
 
 _BATCH = ReadLimits(max_count=64, max_size=1024 * 1024, max_scanned=64)
 _AFTER_FAILURE = 0.1
+_AFTER_REFUSAL = 1.0
+"""Seconds after which a message is offered to other brokers again."""
 _SHORTEST_SLEEP = 0.001
 _LONGEST_SLEEP = 60.0
 
 
 class NotYet(Exception):
     """Whether a message was delivered before the restart is not known yet."""
+
+
+Elsewhere = Callable[[RecordDraft], Awaitable[None]]
+"""Has another broker store a message; raises BolideError if none does."""
 
 
 class DelayScheduler:
@@ -75,6 +82,11 @@ class DelayScheduler:
         self._saving = threading.Lock()  # one file, one writer
         self._stuck: set[int] = set()
         """Levels with a delivery failure that is logged already."""
+        self._taken: set[tuple[int, int]] = set()
+        """Level and queue offset of messages that other brokers took before an earlier one."""
+        self._acted: dict[int, int] = {}
+        """Offsets that this slave has reached while its group had no master, until a master has
+        reached them too."""
         intake.watch(SCHEDULE_TOPIC, self._arrived.set)
 
     @property
@@ -93,23 +105,74 @@ class DelayScheduler:
         version = self._table.value.data_version
         return DelayOffsets(offset_table=dict(self._offsets), data_version=version)
 
-    async def run(self) -> None:
+    def adopt(self, table: DelayOffsets) -> None:
+        """Replace the delivery offsets by those of the master.
+
+        Those that were reached without a master are kept until the master has reached them.
+        """
+        self._acted = {
+            level: offset
+            for level, offset in self._acted.items()
+            if table.offset_table.get(level, 0) < offset
+        }
+        with self._saving:
+            self._offsets = table.offset_table | self._acted
+            self._table.value = table
+            self._table.changed()
+
+    def take_ahead(self, table: DelayOffsets) -> int:
+        """Adopt the offsets of a slave that are ahead of these; returns for how many levels.
+
+        Its messages were delivered while this master was away.
+        """
+        taken = 0
+        for level, (offset, end) in self.progress().items():
+            ahead = min(table.offset_table.get(level, 0), end)
+            if ahead > offset:
+                self._offsets[level] = ahead
+                taken += 1
+        return taken
+
+    def save_adopted(self) -> None:
+        """Save the offsets of a slave. Blocks."""
+        with self._saving:
+            offsets, value = dict(self._offsets), self._table.value
+            if offsets != value.offset_table:
+                value.offset_table = offsets
+                value.data_version = value.data_version.bumped(int(self._now() * 1000))
+                self._table.changed()
+            self._table.save()
+
+    async def run(self, elsewhere: Elsewhere | None = None) -> None:
+        """Deliver messages when they are due, until cancelled.
+
+        Args:
+            elsewhere: delivers them through other brokers, for a slave that may not append.
+        """
         while True:
             self._arrived.clear()
-            waits = [await self._deliver_batch(level) for level in range(1, self.max_level + 1)]
+            waits = [
+                await self._deliver_batch(level, elsewhere)
+                for level in range(1, self.max_level + 1)
+            ]
             if seconds := min(waits):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await self._arrived.wait()
 
-    async def _deliver_batch(self, level: int) -> float:
+    async def _deliver_batch(self, level: int, elsewhere: Elsewhere | None) -> float:
         """Deliver due messages of a level; returns the seconds until the next may be due."""
         try:
             found, due = await self._read_due(level)
-            self._deliver_all(level, found.records)
+            if elsewhere is None:
+                self._deliver_all(level, found.records)
+            else:  # what is under way is counted before the task ends
+                await uninterrupted(self._send_all(level, found.records, elsewhere))
         except NotYet:
             return _AFTER_FAILURE
         except Exception as exc:  # noqa: BLE001  task boundary: logged, then retried
+            if elsewhere is not None and isinstance(exc, BolideError):
+                return _AFTER_REFUSAL  # it was logged where it was refused
             self._report_stuck(level, exc)
             return _AFTER_FAILURE
         if found.records:
@@ -175,6 +238,42 @@ class DelayScheduler:
                     exc,
                 )
         self._offsets[level] = record.queue_offset + 1
+
+    async def _send_all(self, level: int, records: list[memoryview], elsewhere: Elsewhere) -> None:
+        """Deliver through other brokers; raises what stopped it, after those that were taken."""
+        drafts: list[tuple[int, RecordDraft | None]] = []
+        for data in records:
+            try:
+                record = read_record(bytes(data))
+            except BadRecord as exc:
+                if not drafts:
+                    self._skip_damaged(level, data, exc)
+                    self._acted[level] = self._offset(level)
+                break
+            assert isinstance(record, Record)
+            draft = self._restored(record)
+            if draft is not None and self._is_delivered(draft, record.physical_offset):
+                draft = None
+            drafts.append((record.queue_offset, draft))
+        offered = {
+            queue_offset: draft
+            for queue_offset, draft in drafts
+            if draft is not None and (level, queue_offset) not in self._taken
+        }
+        outcomes = await asyncio.gather(
+            *(elsewhere(draft) for draft in offered.values()), return_exceptions=True
+        )
+        refused = {
+            queue_offset: outcome
+            for queue_offset, outcome in zip(offered, outcomes, strict=True)
+            if isinstance(outcome, BaseException)
+        }
+        self._taken |= {(level, each) for each in offered if each not in refused}
+        for queue_offset, _ in drafts:
+            if queue_offset in refused:
+                raise refused[queue_offset]
+            self._offsets[level] = self._acted[level] = queue_offset + 1
+            self._taken.discard((level, queue_offset))
 
     def _skip_damaged(self, level: int, data: memoryview, exc: BadRecord) -> None:
         """Advance by one queue offset; the record's own queue offset may be damaged too."""

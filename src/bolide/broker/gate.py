@@ -17,7 +17,7 @@ from bolide.events import Listeners
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.pull import PullHeader
 from bolide.protocol.headers.send import SendHeader
-from bolide.protocol.refusals import NoPermission
+from bolide.protocol.refusals import NoPermission, ServiceNotAvailable
 from bolide.protocol.signature import ACCESS_KEY
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Reply
@@ -143,3 +143,15 @@ def access_key_of(request: Frame) -> str | None:
 def _is_preparable(access_key: str) -> bool:
     """Whether compiled code can read an access key; it is kept in memory, too."""
     return access_key.isascii() and len(access_key) <= MAX_ACCESS_KEY
+
+
+class BetweenTerms:
+    """The gate of a broker that changes its role: every request is refused, and soon repeated."""
+
+    keeps_requests = False
+
+    def admit(self, request: Frame, connection: Connection) -> None:
+        raise ServiceNotAvailable("service not available now: this broker changes its role")
+
+    def completed(self, request: Frame, response: Frame, connection: Connection) -> None:
+        """No hook sees these requests."""

@@ -40,6 +40,8 @@ class Maintenance:
     clients: ClientTable
     locks: QueueLocks
     store_config: ConfigCell[StoreConfig]
+    is_master: bool = True
+    """Whether this broker delivers messages itself; a slave stores the progress of its master."""
     _next_sample: float = 0.0
     _next_delay_save: float = 0.0
 
@@ -60,21 +62,21 @@ class Maintenance:
 
     def save(self) -> None:
         """Write all changed tables. Blocks."""
-        for save in (
-            self.pop.save,
-            self.offsets.save,
-            self.groups.save,
-            self.delay.save,
-            self.filters.save,
-        ):
+        if self.is_master:
+            _attempt(self.pop.save)
+        for save in (self.offsets.save, self.groups.save, self.filters.save):
             _attempt(save)
+        _attempt(self.delay.save if self.is_master else self.delay.save_adopted)
 
     def _save_due(self) -> None:
         now = time.monotonic()
         _attempt(lambda: self.offsets.save_due(now))
-        _attempt(lambda: self.pop.save_due(now))
         _attempt(lambda: self.groups.save_due(now))
         _attempt(lambda: self.filters.save_due(now))
+        if not self.is_master:
+            _attempt(self.delay.save_adopted)
+            return
+        _attempt(lambda: self.pop.save_due(now))
         if now >= self._next_delay_save:
             self._next_delay_save = now + self.store_config.value.delay_offsets_interval
             _attempt(self.delay.save)

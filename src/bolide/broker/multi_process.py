@@ -1,6 +1,7 @@
 """Worker processes of `--workers`: the broker name, ports and store of each.
 
-A worker is a complete broker, the master of a broker group of its own. Its store is the directory
+A worker is a complete broker, the member of a broker group of its own; worker n of a slave follows
+worker n of its master. Its store is the directory
 `worker-<number>` below `storePathRootDir`. The directory is named by number because the host name,
 and with it the broker name, may change.
 
@@ -50,7 +51,9 @@ class Worker:
 
     @property
     def served_ports(self) -> tuple[int, ...]:
-        return (self.listen_port, self.listen_port + VIP_PORT_DELTA) if self.listen_port else ()
+        if not self.listen_port:
+            return ()
+        return self.listen_port, self.listen_port + VIP_PORT_DELTA, self.ha_listen_port
 
     def texts(self) -> dict[str, str]:
         """Settings that override the shared ones."""
@@ -134,7 +137,7 @@ def _worker(number: int, broker: BrokerConfig, root: Path) -> Worker:
 def _check_ports(workers: list[Worker]) -> None:
     labels: dict[int, str] = {}
     for worker in workers:
-        for port in filter(None, (*worker.served_ports, worker.ha_listen_port)):
+        for port in filter(None, dict.fromkeys((*worker.served_ports, worker.ha_listen_port))):
             if port > _HIGHEST_PORT:
                 raise ConfigError(
                     f"workers={len(workers)}: {worker.label} would need port {port}, which is too"

@@ -7,6 +7,7 @@ so a NameServer that is down does not delay the others.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,11 +18,14 @@ import msgspec
 from bolide.broker.background import COMPUTE, on_thread
 from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.replicas.role import Role
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
+from bolide.events import Listeners
 from bolide.model.names import INHERIT
 from bolide.protocol import fastjson
+from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.registration import RegisterBrokerBody, compress
 from bolide.protocol.bodies.routes import KvTable
 from bolide.protocol.bodies.topics import MappedTopicConfigTable
@@ -30,6 +34,7 @@ from bolide.protocol.headers.namesrv import (
     QueryDataVersionHeader,
     QueryDataVersionReply,
     RegisterBrokerHeader,
+    RegisterBrokerReply,
     UnregisterBrokerHeader,
 )
 from bolide.remoting.client import RemotingClient
@@ -38,7 +43,11 @@ log = logging.getLogger(__name__)
 
 _CRC_MASK = 0x7FFF_FFFF
 _SHORTEST_PERIOD, _LONGEST_PERIOD = 10.0, 60.0
+_FIRST_PAUSE = 0.5
+"""Seconds after which a slave without a master asks the NameServers again, at first."""
 _UNREGISTER_TIMEOUT = 3.0
+_LEAVE_TIMEOUT = 1.0
+"""Seconds to unregister from a removed NameServer, which may be removed because it is down."""
 _BATCH_DELAY = 0.01
 """Seconds between a change and its registration, so that a burst of changes is sent as one."""
 _ANNOUNCE_TIMEOUT = 1.0
@@ -62,24 +71,32 @@ class Registration:
     Args:
         address: address of the broker for clients, `host:port`.
         ha_address: address of the broker for replicas.
+        lacks_master: whether this broker is a slave that a NameServer must tell its master.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a registration tells
         self,
         cell: ConfigCell[BrokerConfig],
         topics: TopicTable,
         client: RemotingClient,
         *,
         mappings: QueueMappings,
+        role: Role,
         address: Callable[[], str],
         ha_address: Callable[[], str],
+        lacks_master: Callable[[], bool] = lambda: False,
     ) -> None:
         self._cell = cell
         self._topics = topics
         self._mappings = mappings
         self._client = client
+        self._role = role
+        self.on_master_known: Listeners[str | None, str | None] = Listeners()
+        """Emitted for a slave with the address and the HA address of its master."""
         self._address = address
         self._ha_address = ha_address
+        self._lacks_master = lacks_master
+        self._pause = _FIRST_PAUSE
         self._changes = 0
         self._changed = asyncio.Event()
         self._attempted = asyncio.Event()
@@ -130,23 +147,45 @@ class Registration:
 
     async def _wait_for_next(self) -> bool:
         """Wait for a change or the end of the period; returns whether to force registration."""
-        period = self._cell.value.register_name_server_period
         try:
-            async with asyncio.timeout(min(max(period, _SHORTEST_PERIOD), _LONGEST_PERIOD)):
+            async with asyncio.timeout(self._period()):
                 await self._changed.wait()
         except TimeoutError:
-            return self._cell.value.force_register
+            return self._cell.value.force_register or self._lacks_master()
         await asyncio.sleep(_BATCH_DELAY)
         self._changed.clear()
         return True
 
+    def _period(self) -> float:
+        """Seconds until the next registration; fewer at first while the master is unknown."""
+        usual = self._cell.value.register_name_server_period
+        usual = min(max(usual, _SHORTEST_PERIOD), _LONGEST_PERIOD)
+        if not self._lacks_master():
+            self._pause = _FIRST_PAUSE
+            return usual
+        pause, self._pause = self._pause, min(self._pause * 2, usual)
+        return pause
+
     async def _submit_all(self, *, force: bool) -> None:
+        if self._role.broker_id < 0:  # the controller has not given an id yet
+            return
         request = await self._request(force=force)
         for registrar in self._current_registrars():
             registrar.submit(request)
-        servers = self._cell.value.name_servers
-        for server in self._registrars.keys() - set(servers):
-            await self._registrars.pop(server).stop()
+        removed = self._registrars.keys() - set(self._cell.value.name_servers)
+        await asyncio.gather(*map(self._leave, removed))
+
+    async def _leave(self, server: str) -> None:
+        """Unregister from a NameServer that the settings do not name any more.
+
+        Changes wait for it: if the setting names the NameServer again, the broker must not
+        unregister after it has registered anew.
+        """
+        await self._registrars.pop(server).stop()
+        with suppress(TimeoutError):  # the NameServer notices that the broker is silent
+            async with asyncio.timeout(_LEAVE_TIMEOUT):
+                await self._attempt(server, self._unregister(server, self._unregistration()))
+        self._failing.discard(server)
 
     def _current_registrars(self) -> "list[NameServerRegistrar]":
         """One for each NameServer of the settings, created on first use."""
@@ -166,18 +205,21 @@ class Registration:
 
     async def unregister(self) -> None:
         """Unregister from all NameServers."""
-        config = self._cell.value
-        header = UnregisterBrokerHeader(
-            broker_name=config.broker_name,
-            broker_addr=self._address(),
-            cluster_name=config.broker_cluster_name,
-            broker_id=config.broker_id,
-        )
+        header = self._unregistration()
         await asyncio.gather(
             *(
                 self._attempt(server, self._unregister(server, header))
-                for server in config.name_servers
+                for server in self._cell.value.name_servers
             )
+        )
+
+    def _unregistration(self) -> UnregisterBrokerHeader:
+        config = self._cell.value
+        return UnregisterBrokerHeader(
+            broker_name=config.broker_name,
+            broker_addr=self._address(),
+            cluster_name=config.broker_cluster_name,
+            broker_id=self._role.broker_id,
         )
 
     async def _attempt(self, server: str, work: Coroutine[Any, Any, None]) -> bool:
@@ -208,6 +250,9 @@ class Registration:
             body=request.body,
             within=self._cell.value.register_broker_timeout,
         )
+        known = RegisterBrokerReply.from_fields(answer.fields)
+        if known.master_addr or known.ha_server_addr:
+            self.on_master_known(known.master_addr, known.ha_server_addr)
         if answer.body:  # the order configuration: its keys are the ordered topics
             await self._topics.set_order(fastjson.decode(answer.body, KvTable).table)
 
@@ -221,9 +266,9 @@ class Registration:
             broker_name=config.broker_name,
             broker_addr=self._address(),
             cluster_name=config.broker_cluster_name,
-            broker_id=config.broker_id,
+            broker_id=self._role.broker_id,
         )
-        body = fastjson.encode(self._topics.data_version)
+        body = fastjson.encode(self._version(self._topics.data_version))
         code = RequestCode.QUERY_DATA_VERSION
         try:
             answer = await self._client.call(server, code, header, body=body)
@@ -231,6 +276,12 @@ class Registration:
         except BolideError as exc:
             log.debug("NameServer %s does not return its data version: %s", server, exc)
             return True
+
+    def _version(self, version: DataVersion) -> DataVersion:
+        """The version of the topics; of two masters NameServers keep the one of the later epoch."""
+        if not self._role.is_elected:
+            return version
+        return msgspec.structs.replace(version, state_version=max(self._role.epoch, 0))
 
     async def _unregister(self, server: str, header: UnregisterBrokerHeader) -> None:
         code = RequestCode.UNREGISTER_BROKER
@@ -240,6 +291,7 @@ class Registration:
         config, changes = self._cell.value, self._changes
         allowed, compressed = config.broker_permission | INHERIT, config.compressed_register
         topics = self._topics.table
+        topics.data_version = self._version(topics.data_version)
         topics.topic_queue_mapping_info_map = self._mappings.published()
         body = await on_thread(COMPUTE, _encode, topics, allowed, compressed=compressed)
         header = RegisterBrokerHeader(
@@ -247,8 +299,8 @@ class Registration:
             broker_addr=self._address(),
             cluster_name=config.broker_cluster_name,
             ha_server_addr=self._ha_address(),
-            broker_id=config.broker_id,
-            enable_acting_master=False,
+            broker_id=self._role.broker_id,
+            enable_acting_master=config.enable_slave_acting_master,
             compressed=compressed,
             body_crc32=crc32(body) & _CRC_MASK,
         )

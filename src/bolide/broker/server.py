@@ -4,43 +4,51 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from bolide.auth.access import Access
 from bolide.auth.choice import choose_access
 from bolide.auth.credentials import inner_signers
-from bolide.broker.assembly import assemble
-from bolide.broker.components import Parts, Surroundings, Tables
-from bolide.broker.gate import Gate
+from bolide.broker.components import Parts, Surroundings
+from bolide.broker.gate import BetweenTerms, Gate
 from bolide.broker.registration import Registration
+from bolide.broker.replicas.controllers import Controllers, GroupState
+from bolide.broker.replicas.identity import IdentityFile
+from bolide.broker.replicas.known_hosts import KnownHosts
+from bolide.broker.replicas.membership import Membership, RoleChangeHandlers
+from bolide.broker.replicas.role import Role, configured_role
 from bolide.broker.settings import config as settings
-from bolide.broker.settings.config import VIP_PORT_DELTA, BrokerConfig
-from bolide.broker.wiring import connect_registration
+from bolide.broker.settings.config import HA_PORT_DELTA, VIP_PORT_DELTA, BrokerConfig
+from bolide.broker.tables import Tables
+from bolide.broker.term import Term, report_end
 from bolide.config import ConfigCell
 from bolide.errors import ConfigError
 from bolide.model.message import Host
 from bolide.remoting.address import format_address
 from bolide.remoting.client import RemotingClient
-from bolide.remoting.server import RemotingServer, close_all
+from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.server import RemotingServer, close_all, ensure_free
 from bolide.remoting.tasks import uninterrupted
+from bolide.replication.epochs import Epochs
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
 from bolide.store.descriptors import usual_limit
 from bolide.store.disk import Disk
+from bolide.store.errors import NoLease, ReplicaRefuses
 from bolide.store.message_store import MessageStore
 from bolide.store.recovery import Progress
-from bolide.store.unsupported import refuse_unsupported_topics
 
 log = logging.getLogger(__name__)
 
 _REGISTRATION_WAIT = 2.0
+"""Seconds for which the start waits until a first NameServer has registered this broker."""
 _RESERVED_FILES = 64
 """Descriptors for log files and connections to NameServers, beside the cache of the store."""
-"""Seconds for which the start waits until a first NameServer has registered this broker."""
 
 
 class Broker:
@@ -69,7 +77,7 @@ class Broker:
     ) -> None:
         if config.listen_port == 0:
             port = _free_port(config.bind_address)
-            config = replace(config, listen_port=port, ha_listen_port=port + 1)
+            config = replace(config, listen_port=port, ha_listen_port=port + HA_PORT_DELTA)
         self.config = ConfigCell(config, check=settings.check)
         self.store_config = ConfigCell(store_config, check=store_settings.check)
         self.store = MessageStore(self.store_config, clock=now, disk=disk, progress=progress)
@@ -77,6 +85,9 @@ class Broker:
         self._ignored = ignored or {}
         self.gate = gate or Gate(access=broker_access(config, store_config))
         self._now = now
+        self._epochs: Epochs | None = None
+        self._controllers: Controllers | None = None
+        self.membership: Membership | None = None
 
     @property
     def address(self) -> str:
@@ -88,9 +99,30 @@ class Broker:
         async with AsyncExitStack() as starting:  # a failure stops the parts started before it
             starting.push_async_callback(asyncio.to_thread, self.store.close)
             await uninterrupted(asyncio.to_thread(self.store.__enter__))
-            self.parts = await uninterrupted(self._build())
-            starting.push_async_callback(asyncio.to_thread, self.parts.maintenance.save)
-            await self._start(self.parts, starting)
+            config = self.config.value
+            for delta in (0, VIP_PORT_DELTA):  # named before the HA port, which depends on it
+                await ensure_free(config.server_config(delta))
+            self._host = Host(await _resolve(config.broker_ip1), config.listen_port)
+            self._tables = Tables.below(self.store_config.value.root, self._disk)
+            await uninterrupted(asyncio.to_thread(self._tables.load))
+            self._client = await starting.enter_async_context(
+                RemotingClient(
+                    config.client_config(),
+                    dispatcher=Dispatcher(self._notices()),
+                    hooks=inner_signers(config),
+                )
+            )
+            self.membership = await self._membership() if config.enable_controller_mode else None
+            await self._begin_term(configured_role(config))
+            starting.push_async_callback(self._end_term)
+            await self._listen(starting)
+            starting.push_async_callback(self._unregister)
+            self._term.run_jobs(self._registration())
+            if self.membership is not None:
+                await starting.enter_async_context(_running(self.membership.run()))
+            with suppress(TimeoutError):  # serve without NameServers; registration keeps retrying
+                async with asyncio.timeout(_REGISTRATION_WAIT):
+                    await self._term.registration.known()
             self._running = starting.pop_all()
         return self
 
@@ -102,26 +134,128 @@ class Broker:
     ) -> None:
         await self._running.aclose()
 
-    async def _start(self, parts: Parts, starting: AsyncExitStack) -> None:
-        """Start the parts; `starting` stops them in reverse order."""
-        config = self.config.value
-        starting.push_async_callback(asyncio.to_thread, parts.transactions.save)
-        client = await starting.enter_async_context(
-            RemotingClient(config.client_config(), hooks=inner_signers(config))
+    # ---- terms
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of the present term."""
+        return self._term.parts
+
+    async def _begin_term(self, role: Role) -> None:
+        """Build and start the parts for a role; the jobs and the connections come later."""
+        self.store.stop_refusing()
+        if not role.is_master:
+            self.store.refuse(ReplicaRefuses())
+        given = Surroundings(
+            cell=self.config,
+            store_cell=self.store_config,
+            store=self.store,
+            host=self._host,
+            gate=self.gate,
+            now=self._now,
+            ignored=self._ignored,
+            role=role,
+            epochs=self._epochs,
+            observe=self._observe,
+            controllers=self._known_controllers,
+            disk=self._disk,
         )
-        starting.push_async_callback(parts.background.stop)
-        starting.push_async_callback(parts.filters.stop)
-        for part in (parts.durability, parts.intake, parts.duplicates.windows):
-            part.start()
-            starting.callback(part.stop)
-        starting.callback(parts.auditor.denials.end_window)
-        await asyncio.to_thread(parts.pop.load)
-        parts.pop.start()
-        starting.callback(parts.pop.journal.end_burst)
-        await parts.timers.start()
-        starting.push_async_callback(parts.timers.stop)
-        parts.long_polling.start()
-        servers: list[RemotingServer] = []
+        term = Term(given, self._tables, self._client)
+        try:
+            await uninterrupted(term.build())
+            await term.take_home()
+            await term.start()
+        except BaseException:
+            await term.end()
+            raise
+        self._term = term  # until now `parts` are those of the term before
+
+    async def _end_term(self) -> None:
+        await self._term.end()
+
+    async def take_role(self, role: Role) -> None:
+        """End the present term and begin another one, on the same store and connections."""
+        await uninterrupted(self._take_role(role))
+
+    async def _take_role(self, role: Role) -> None:
+        begun, before = time.monotonic(), self._term
+        self.store.refuse(ReplicaRefuses())  # from now on, whatever is still under way
+        for server in self._servers:
+            server.switch(Dispatcher(gate=BetweenTerms()), before.parts.connection_lost, None)
+        await before.quiet()
+        await before.end()
+        if role.is_master:
+            await asyncio.to_thread(self._prepare_master, role)
+        await self._begin_term(role)
+        self.parts.clients.adopt(before.parts.clients)
+        for server in self._servers:
+            server.switch(self.parts.dispatcher, self.parts.connection_lost, self.parts.fast_path)
+        may_act = self.membership is None or self.membership.has_lease
+        self._term.run_jobs(self._registration(), may_act=may_act)
+        if not may_act:
+            self._lease_changed(False)
+        log.warning("this broker is %s now, after %.3f s", role, time.monotonic() - begun)
+
+    def _prepare_master(self, role: Role) -> None:
+        """Make the log of a replica that of a master: what it has is confirmed. Blocks."""
+        self.store.finish_replication()
+        self.store.log.confirmed = self.store.log.end
+        assert self._epochs is not None
+        self._epochs.begin(role.epoch, self.store.log.end)
+
+    async def _membership(self) -> Membership:
+        """What joins this broker to the group of its controller."""
+        config, root = self.config.value, self.store_config.value.root
+        epoch_file = Path(config.store_path_epoch_file or root / "epochFileCheckpoint")
+        identity_file = Path(config.store_path_broker_identity or root / "brokerIdentity")
+        self._epochs = Epochs(epoch_file, self._disk)
+        await asyncio.to_thread(self._epochs.load)
+        self.store.log.confirmed = self.store.confirmed_before
+        self._controllers = Controllers(self._client, lambda: self.config.value.controller_addr)
+        membership = Membership(
+            self.config,
+            self.store,
+            self._controllers,
+            IdentityFile(identity_file, config.broker_cluster_name, config.broker_name, self._disk),
+            epochs=self._epochs,
+            address=lambda: self.address,
+            take_role=self.take_role,
+            replication=lambda: self.parts.master,
+        )
+        membership.on_lease.add(self._lease_changed)
+        return membership
+
+    def _notices(self) -> RoleChangeHandlers:
+        """Handlers for the broker's own connections, which have no gate: to controllers, but also
+        to NameServers and other brokers."""
+        known_hosts = KnownHosts(is_open=True)
+        return RoleChangeHandlers(self._observe, known_hosts, self._known_controllers)
+
+    def _known_controllers(self) -> Collection[str]:
+        return self._controllers.known() if self._controllers else ()
+
+    def _observe(self, state: GroupState) -> None:
+        if self.membership is not None:
+            self.membership.observe(state)
+
+    def _lease_changed(self, has_lease: bool) -> None:
+        if self.parts.master is None:
+            return
+        required = self.config.value.master_lease_required
+        self.parts.offsets.is_frozen = not has_lease
+        if has_lease:
+            self._term.start_services()
+            self.store.stop_refusing(NoLease)
+        else:
+            log.warning("no controller confirms that this broker is the master")
+            self._term.pause_services()
+            if required:
+                self.store.refuse(NoLease())
+
+    async def _listen(self, starting: AsyncExitStack) -> None:
+        """Serve both ports; at the end requests are drained while the parts still run."""
+        config, parts = self.config.value, self.parts
+        self._servers: list[RemotingServer] = []
         for delta in (0, VIP_PORT_DELTA):
             server = RemotingServer(
                 replace(
@@ -131,66 +265,28 @@ class Broker:
                 on_close=parts.connection_lost,
                 fast=parts.fast_path,
             )
-            servers.append(await starting.enter_async_context(server))
+            self._servers.append(await starting.enter_async_context(server))
         # Both at once: a client whose pull is answered at shutdown would pull again immediately.
-        starting.push_async_callback(close_all, servers)
-        starting.callback(parts.long_polling.stop)
-        starting.callback(parts.pop.close)
-        registration = self._registration(parts, client)
-        connect_registration(parts, registration)
-        parts.assignments.queues.use(client)
-        parts.peers.use(client)
-        starting.push_async_callback(registration.unregister)
-        jobs = {
-            "broker-registration": registration.run(),
-            "broker-delay": parts.delay.run(),
-            "broker-timers": parts.timers.run(),
-            "broker-transactions": parts.transactions.run(),
-            "broker-pop": parts.pop.run(),
-            "broker-maintenance": parts.maintenance.run(),
-            "broker-mappings": parts.mapping_cleaner.run(),
-            "broker-access": self.gate.access.run(),
-        }
-        tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
-        for task in tasks:
-            task.add_done_callback(_report)
-        starting.push_async_callback(_end, tasks)
-        with suppress(TimeoutError):  # serve without NameServers; registration keeps retrying
-            async with asyncio.timeout(_REGISTRATION_WAIT):
-                await registration.known()
+        starting.push_async_callback(close_all, self._servers)
 
-    def _registration(self, parts: Parts, client: RemotingClient) -> Registration:
+    async def _unregister(self) -> None:
+        await self._term.quiet()
+        await self._term.registration.unregister()
+
+    def _registration(self) -> Registration:
+        parts = self.parts
         return Registration(
             self.config,
             parts.topics,
-            client,
+            self._client,
             mappings=parts.mappings,
+            role=parts.role,
             address=lambda: self.address,
             ha_address=lambda: format_address(
                 (self.config.value.broker_ip2, self.config.value.ha_listen_port)
             ),
+            lacks_master=lambda: parts.replication.lacks_master,
         )
-
-    async def _build(self) -> Parts:
-        config = self.config.value
-        tables = Tables.below(self.store_config.value.root, self._disk)
-        await asyncio.to_thread(tables.load)
-        given = Surroundings(
-            cell=self.config,
-            store_cell=self.store_config,
-            store=self.store,
-            host=Host(await _resolve(config.broker_ip1), config.listen_port),
-            gate=self.gate,
-            now=self._now,
-            ignored=self._ignored,
-            disk=self._disk,
-        )
-        parts = assemble(given, tables)
-        refuse_unsupported_topics(parts.topics, tables.topics.path)
-        await asyncio.to_thread(self.store.compaction.open_all)
-        await asyncio.to_thread(parts.topics.create_system_topics, parts.delay.max_level)
-        await asyncio.to_thread(parts.groups.create_system_groups)
-        return parts
 
 
 def broker_access(config: BrokerConfig, store_config: StoreConfig) -> Access:
@@ -199,18 +295,16 @@ def broker_access(config: BrokerConfig, store_config: StoreConfig) -> Access:
     return choose_access(config, directory=directory, cluster=config.broker_cluster_name)
 
 
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
+@asynccontextmanager
+async def _running(job: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a job for the time of the block."""
+    task = asyncio.create_task(job, name="broker-membership")
+    task.add_done_callback(report_end)
+    try:
+        yield
+    finally:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    """Log the end of a periodic job; none is expected to end before shutdown."""
-    if not task.cancelled():
-        log.error(
-            "%s ended unexpectedly, restart the broker", task.get_name(), exc_info=task.exception()
-        )
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _resolve(name: str) -> str:
@@ -223,11 +317,12 @@ async def _resolve(name: str) -> str:
 
 
 def _free_port(host: str) -> int:
-    """Find a free port whose VIP port is free as well."""
+    """Find a free port whose VIP port and HA port are free as well."""
     while True:
-        with socket.socket() as first, socket.socket() as second:
+        with socket.socket() as first, socket.socket() as second, socket.socket() as third:
             first.bind((host, 0))
             port: int = first.getsockname()[1]
             with suppress(OSError):
                 second.bind((host, port + VIP_PORT_DELTA))
+                third.bind((host, port + HA_PORT_DELTA))
                 return port

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 from bolide.broker.admin.runtime import RuntimeHandlers
 from bolide.broker.audit.subjects import EXEMPT, Subjects
-from bolide.broker.components import Parts, Tables
+from bolide.broker.components import Parts
 from bolide.broker.consume.admission import Admitted
 from bolide.broker.metadata.client_handlers import MemberNotices
 from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.registration import Registration
+from bolide.broker.replicas.master import MasterReplication
+from bolide.broker.replicas.slave import SlaveReplication
 from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.tables import Tables
 from bolide.broker.transactions.coordinator import TransactionHandlers
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.headers.pull import PullHeader
@@ -37,6 +40,13 @@ def connect(parts: Parts, tables: Tables) -> None:
     """Connect the events of the parts, each with all of its listeners."""
     parts.durability.on_progress.add(parts.intake.wake_up_to)
     parts.durability.on_rolled_back.add(parts.duplicates.windows.discard_lost)
+    if isinstance(parts.replication, MasterReplication):
+        parts.intake.on_appended.add(parts.replication.wake)
+        parts.durability.on_flushed.add(parts.replication.wake)
+        parts.replication.on_confirmed.add(parts.durability.confirmed)
+        parts.replication.on_replicated.add(parts.durability.replicated)
+    else:
+        parts.replication.on_readable.add(parts.long_polling.arrived)
     parts.long_polling.on_arrival.add(parts.pop.polling.arrived)
     parts.gate.on_revoked.add(parts.long_polling.revoke_all)
     parts.offsets.on_reset.add(parts.pop.positions.reset)
@@ -90,6 +100,10 @@ def connect_registration(parts: Parts, registration: Registration) -> None:
     parts.topics.on_published.add(registration.announce)
     parts.mappings.on_change.add(registration.record_change)
     parts.cell.on_change(registration.record_change)
+    if isinstance(parts.replication, SlaveReplication):
+        registration.on_master_known.add(parts.replication.follow)
+        if not parts.role.is_elected:
+            parts.replication.on_master_missing.add(registration.record_change)
 
 
 def _follow_compaction(

@@ -19,13 +19,14 @@ from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.config import ConfigCell
 from bolide.protocol.record import RecordDraft
+from bolide.protocol.refusals import ServerError
 from bolide.store.config import FlushMode, StoreConfig, delay_levels
 from bolide.store.errors import StoreUnwritable
 from bolide.store.flusher import Flushed, Listener
 from bolide.store.health import LOG_FILES
 from bolide.store.memory_store import MemoryStore
 from bolide.store.reading import ReadLimits
-from bolide.store.tables import DELAY_OFFSETS, Table
+from bolide.store.tables import DELAY_OFFSETS, DelayOffsets, Table
 from tests.support.aio import on_loop, until
 from tests.support.clock import FakeClock
 from tests.support.store import STORE_HOST, draft, record_of
@@ -89,7 +90,9 @@ class Bench:
         self.store.log._records[place] = bytes(record)
 
     @asynccontextmanager
-    async def scheduling(self, levels: str = LEVELS, **given: Any) -> AsyncIterator[DelayScheduler]:
+    async def scheduling(
+        self, levels: str = LEVELS, *, elsewhere: module.Elsewhere | None = None, **given: Any
+    ) -> AsyncIterator[DelayScheduler]:
         durability = Durability(self.store, self.config)
         long_polling = LongPolling()
         intake = Intake(self.store, durability, long_polling)
@@ -108,7 +111,7 @@ class Bench:
             now=self.clock,
             **given,
         )
-        running = asyncio.create_task(scheduler.run())
+        running = asyncio.create_task(scheduler.run(elsewhere))
         try:
             yield scheduler
         finally:
@@ -510,3 +513,51 @@ async def test_a_message_that_the_store_discards_late_is_delivered_again(tmp_pat
 def _start_of(bench: Bench, body: bytes) -> int:
     records = [record_of(data) for data in bench.store.read("T", 3, 0, ALL).records]
     return next(record.physical_offset for record in records if bytes(record.body) == body)
+
+
+# ---- without a master
+
+
+@on_loop
+async def test_an_acting_master_delivers_elsewhere_and_counts_what_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_AFTER_REFUSAL", 0.001)
+    bench = Bench(tmp_path)
+    sent = [bench.send(1) for _ in range(3)]
+    bench.clock.advance(60.0)
+    got: list[bytes] = []
+    is_full = True
+
+    async def take(draft: RecordDraft) -> None:
+        if is_full and bytes(draft.body) == sent[1]:
+            raise ServerError("full")
+        got.append(bytes(draft.body))
+
+    async with bench.scheduling(elsewhere=take) as scheduler:
+        await until(lambda: len(got) >= 2)
+        await asyncio.sleep(0.02)
+        assert scheduler.progress()[1] == (1, 3)
+        is_full = False
+        await until(lambda: scheduler.progress()[1] == (3, 3))
+        assert got == [sent[0], sent[2], sent[1]]
+        assert bench.delivered() == []
+
+        scheduler.adopt(DelayOffsets(offset_table={1: 2, 2: 5}))
+        assert scheduler.table().offset_table == {1: 3, 2: 5}
+        scheduler.adopt(DelayOffsets(offset_table={1: 3}))
+        scheduler.adopt(DelayOffsets(offset_table={1: 0}))
+        assert scheduler.table().offset_table == {1: 0}
+
+
+@on_loop
+async def test_a_master_adopts_progress_that_is_ahead_and_within_its_log(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for _ in range(3):
+        bench.send(1)
+    async with bench.scheduling() as scheduler:
+        assert scheduler.take_ahead(DelayOffsets(offset_table={1: 9, 2: 4})) == 1
+        assert scheduler.progress()[1] == (3, 3)
+        assert scheduler.take_ahead(DelayOffsets(offset_table={1: 1})) == 0
+        bench.clock.advance(60.0)
+        await bench.delivers()

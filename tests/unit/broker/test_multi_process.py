@@ -30,7 +30,7 @@ def test_each_worker_has_a_name_ports_and_a_store_of_its_own() -> None:
     found = workers_of(config(listen_port=10911), StoreConfig(root=ROOT))
     assert [each.broker_name for each in found] == ["b-0", "b-1", "b-2"]
     assert [each.served_ports for each in found] == [
-        (10911, 10909), (10921, 10919), (10931, 10929),
+        (10911, 10909, 10912), (10921, 10919, 10922), (10931, 10929, 10932),
     ]  # fmt: skip
     assert [each.ha_listen_port for each in found] == [10912, 10922, 10932]
     assert [each.root for each in found] == [ROOT / f"worker-{n}" for n in range(3)]

@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import pytest
 
 from bolide.broker import registration as module
 from bolide.broker.registration import Registration
+from bolide.broker.replicas.role import configured_role
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.registration import RegisterBrokerBody, decompress
 from bolide.protocol.bodies.topics import TopicConfig
@@ -107,7 +108,12 @@ class Bench(NamedTuple):
 
 
 @asynccontextmanager
-async def registering(tables: BrokerTables, *servers: str, **settings: Any) -> AsyncIterator[Bench]:
+async def registering(
+    tables: BrokerTables,
+    *servers: str,
+    lacks_master: Callable[[], bool] = lambda: False,
+    **settings: Any,
+) -> AsyncIterator[Bench]:
     """A running registration that has reached a NameServer, if one is available."""
     tables = tables.restarted(name_servers=servers, broker_cluster_name="c1", **settings)
     await tables.topics.update(TopicConfig(topic_name="T", perm=7, attributes={"+a": 'ü\n"'}))
@@ -117,8 +123,10 @@ async def registering(tables: BrokerTables, *servers: str, **settings: Any) -> A
             tables.topics,
             client,
             mappings=tables.mappings,
+            role=configured_role(tables.cell.value),
             address=lambda: ADDRESS,
             ha_address=lambda: HA_ADDRESS,
+            lacks_master=lacks_master,
         )
         tables.topics.on_change.add(registration.record_change)
         tables.cell.on_change(registration.record_change)
@@ -281,6 +289,40 @@ async def test_name_servers_can_be_changed_at_run_time(tables: BrokerTables) -> 
         await bench.creates("New")
         assert "New" in new.topics
         assert "New" not in old.topics
+        await until(lambda: old.departures)
+        assert old.departures[0].broker_addr == ADDRESS
+        assert not new.departures
+
+
+@on_loop
+async def test_a_name_server_that_is_removed_and_added_again_has_the_broker(
+    tables: BrokerTables,
+) -> None:
+    async with (
+        name_servers(2) as ((one, other), addresses),
+        registering(tables, *addresses) as bench,
+    ):
+        await until(lambda: one.registrations and other.registrations)
+        bench.tables.cell.apply({"namesrvAddr": addresses[1]})
+        await until(lambda: one.departures)
+        before = len(one.registrations)
+        bench.tables.cell.apply({"namesrvAddr": ";".join(addresses)})
+        await until(lambda: len(one.registrations) > before)
+        assert len(one.departures) == 1
+
+
+@on_loop
+async def test_a_removed_name_server_that_is_down_delays_changes_only_briefly(
+    tables: BrokerTables,
+) -> None:
+    async with (
+        mute_server() as mute,
+        name_servers() as ((alive,), addresses),
+        registering(tables, addresses[0], mute) as bench,
+    ):
+        bench.tables.cell.apply({"namesrvAddr": addresses[0]})
+        await bench.creates("New")
+        await until(lambda: "New" in alive.topics, within=2.0)
 
 
 # ---- without force
@@ -403,6 +445,23 @@ async def test_the_period_is_never_under_ten_seconds_or_over_a_minute(
     async with registering(tables, register_name_server_period=asked):
         await until(lambda: waited)
     assert waited == [period]
+
+
+@on_loop
+async def test_a_slave_that_lacks_its_master_asks_again_soon_and_then_less_often(
+    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 0.01)
+    lacks = True
+    async with (
+        name_servers() as ((server,), addresses),
+        registering(tables, *addresses, lacks_master=lambda: lacks, force_register=False) as bench,
+    ):
+        await until(lambda: len(server.registrations) >= 4)
+        assert bench.registration._pause >= 0.04
+        lacks = False
+        await until(lambda: bench.registration._pause == 0.01)
+        assert bench.registration._period() == 30.0
 
 
 @on_loop

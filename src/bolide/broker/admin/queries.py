@@ -89,7 +89,7 @@ class QueryHandlers:
             raise ServerError(f"{header.queue_id}@{header.topic} is not exist!")
         body = ConsumeQueueSlice(
             min_queue_index=queue.min_offset,
-            max_queue_index=queue.end_below(self._store.log.written),
+            max_queue_index=queue.end_below(self._store.log.readable),
         )
         if header.consumer_group is not None:
             self._add_subscription(body, header.consumer_group, header.topic)

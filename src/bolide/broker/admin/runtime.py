@@ -13,14 +13,12 @@ from typing import Protocol
 
 from bolide import properties
 from bolide.broker.background import ADMIN, on_thread
-from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.settings.live import Settings
 from bolide.broker.settings.without_effect import IGNORED
 from bolide.broker.statistics import Statistics, Totals
 from bolide.config import ConfigCell
 from bolide.protocol import fastjson
-from bolide.protocol.bodies.replication import HaStatus
 from bolide.protocol.bodies.routes import KvTable
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import NoHeader
@@ -28,7 +26,6 @@ from bolide.protocol.headers.runtime import BrokerConfigReply
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.config import StoreConfig
 from bolide.store.message_store import MessageStore
-from bolide.store.tables import CONSUMER_OFFSETS, DELAY_OFFSETS, DelayOffsets
 from bolide.version import ROCKETMQ_VERSION, ROCKETMQ_VERSION_NAME, __version__
 
 log = logging.getLogger(__name__)
@@ -110,12 +107,6 @@ class RuntimeHandlers:
         )
         return Reply(body=fastjson.encode(KvTable(table=table)))
 
-    @handles(NoHeader, RequestCode.GET_BROKER_HA_STATUS)
-    def replicas(self, request: Request[NoHeader]) -> Reply:
-        """Report a master without slaves: replication is not implemented."""
-        status = HaStatus(master=True, master_commit_log_max_offset=self._store.log.written)
-        return Reply(body=fastjson.encode(status))
-
     @handles(NoHeader, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
     def clean_queues(self, request: Request[NoHeader]) -> Reply:
         """Succeed without work: retention trims queues whenever it deletes log files."""
@@ -127,23 +118,6 @@ class RuntimeHandlers:
         log.info("%s requested the deletion of expired log files", request.connection.peer)
         self._store.retention.delete_expired_soon()
         return Reply()
-
-
-class ReplicaHandlers:
-    """Serves consumer and delay offsets to replicas, which store the bodies unchanged."""
-
-    def __init__(self, *, offsets: OffsetTable, delay_offsets: Callable[[], DelayOffsets]) -> None:
-        self._offsets = offsets
-        self._delay_offsets = delay_offsets
-
-    @handles(NoHeader, RequestCode.GET_ALL_CONSUMER_OFFSET)
-    async def consumer_offsets(self, request: Request[NoHeader]) -> Reply:
-        body = await on_thread(ADMIN, CONSUMER_OFFSETS.encode, self._offsets.table)
-        return Reply(body=body)
-
-    @handles(NoHeader, RequestCode.GET_ALL_DELAY_OFFSET)
-    def delay_offsets(self, request: Request[NoHeader]) -> Reply:
-        return Reply(body=DELAY_OFFSETS.encode(self._delay_offsets()))
 
 
 def _statistics_figures(statistics: Statistics, boot_time: float, now: float) -> dict[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bolide.broker.background import COLD_READS, Background, on_thread
+from bolide.broker.consume import slave_reads
 from bolide.broker.consume.admission import Admitted, PullAdmission
 from bolide.broker.consume.cold_reads import ColdReads
 from bolide.broker.consume.expiry import Expiring
@@ -22,7 +23,7 @@ from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topics import TopicTable
-from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.settings.config import BrokerConfig, BrokerRole
 from bolide.broker.statistics import Statistics
 from bolide.config import ConfigCell
 from bolide.events import Listeners
@@ -82,6 +83,12 @@ class PullParts:
     cold_reads: ColdReads
     hooks: Hooks
     now: Callable[[], float] = time.time
+    is_slave: Callable[[], bool] | None = None
+    """Whether the broker is a slave now; by default as its brokerRole says."""
+    master_is_up: Callable[[], bool] = lambda: True
+    """For a slave: whether its group has a master now."""
+    is_acting: Callable[[], bool] = lambda: False
+    """For a slave: whether it stands in for the master."""
 
 
 @dataclass(slots=True)
@@ -106,6 +113,10 @@ class Pulls:
         self.parts = parts
         self.on_admitted: Listeners[Request[PullHeader], Admitted] = Listeners()
         """Emitted for each admitted pull."""
+        cell = parts.cell
+        self.is_slave: Callable[[], bool] = parts.is_slave or (
+            lambda: cell.value.broker_role is BrokerRole.SLAVE
+        )
         self.admission = PullAdmission(
             cell=parts.cell,
             topics=parts.topics,
@@ -122,10 +133,18 @@ class Pulls:
             NotCompiled: the filter expression must be compiled first.
         """
         header, peer = request.header, request.connection.peer
+        is_slave = self.is_slave() and not self.parts.is_acting()
+        slave_reads.refuse_slave_reads(
+            is_slave=is_slave, slave_read_enable=self.parts.cell.value.slave_read_enable
+        )
         admitted = self.admission.admit(request)
         self.on_admitted(request, admitted)
         pull = self.pull_of(header, admitted, peer)
-        if header.sys_flag & COMMIT and header.commit_offset >= 0:
+        if slave_reads.commits(
+            is_slave=is_slave,
+            has_flag=bool(header.sys_flag & COMMIT),
+            commit_offset=header.commit_offset,
+        ):
             self.parts.offsets.commit(
                 header.consumer_group,
                 header.topic,
@@ -164,7 +183,10 @@ class Pulls:
             result = self._read(pull, may_block=False)
         except NotInMemory:
             return self.parts.background.defer(self._serve_cold(pull))
-        if pull.header.sys_flag & SUSPEND and _code(pull, result) == ResponseCode.PULL_NOT_FOUND:
+        if (
+            pull.header.sys_flag & SUSPEND
+            and self._code(pull, result) == ResponseCode.PULL_NOT_FOUND
+        ):
             return self._hold(pull)
         return self.reply(pull, result)
 
@@ -255,7 +277,7 @@ class Pulls:
 
     def _answer_now(self, pull: Pull, *, is_last: bool) -> Reply | None:
         result = self._read(pull, may_block=False)
-        code = _code(pull, result)
+        code = self._code(pull, result)
         if result.status is ReadStatus.NO_MATCHED_MESSAGE:
             pull.next_offset = result.next_offset  # skip the rejected messages next time
         if code == ResponseCode.PULL_NOT_FOUND and pull.next_offset > pull.header.queue_offset:
@@ -278,13 +300,16 @@ class Pulls:
 
     def reply(self, pull: Pull, result: ReadResult, *, remark: str | None = None) -> Reply:
         header, parts = pull.header, self.parts
-        code = _code(pull, result)
+        code = self._code(pull, result)
         behind = self._count(pull, result)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        parts.offsets.pulled(group, topic, queue_id, result.next_offset)
+        next_offset = slave_reads.next_offset(
+            result, pull.next_offset, is_slave=remark is None and self.is_slave()
+        )
+        parts.offsets.pulled(group, topic, queue_id, next_offset)
         answer = PullReply(
             suggest_which_broker_id=self._suggest(pull.group, behind),
-            next_begin_offset=result.next_offset,
+            next_begin_offset=next_offset,
             min_offset=result.min_offset,
             max_offset=result.max_offset,
             topic_sys_flag=pull.topic_sys_flag,
@@ -320,14 +345,22 @@ class Pulls:
             The usual broker id, the id for a group that reads cold data, and the number of bytes
             behind the log end from which data counts as cold.
         """
-        if not self.parts.cell.value.slave_read_enable:
-            return 0, 0, 0
-        far = int(_MEMORY * self.parts.store_cell.value.memory_ratio)
-        return group.broker_id, group.which_broker_when_consume_slowly, far
+        enabled = self.parts.cell.value.slave_read_enable
+        usual, slow = slave_reads.suggestions(group, slave_read_enable=enabled)
+        return usual, slow, int(_MEMORY * self.parts.store_cell.value.memory_ratio)
 
     def _suggest(self, group: GroupConfig, behind: int) -> int:
         usual, slow, far = self.suggestions(group)
-        return slow if behind > far else usual
+        is_far = behind > far
+        if slave_reads.sends_back(
+            is_slave=self.is_slave(), master_is_up=self.parts.master_is_up(), is_far_behind=is_far
+        ):
+            return slave_reads.MASTER_ID
+        return slow if is_far else usual
+
+    def _code(self, pull: Pull, result: ReadResult) -> ResponseCode:
+        is_slave, is_up = self.is_slave(), self.parts.master_is_up()
+        return slave_reads.slave_code(_code(pull, result), is_slave=is_slave, master_is_up=is_up)
 
 
 def _code(pull: Pull, result: ReadResult) -> ResponseCode:

@@ -47,6 +47,8 @@ class FallThrough(IntEnum):
     """The messages of a pull are not in memory, or need a filter that is not compiled."""
     SIGNATURE = 17
     """The signature is missing or wrong, as far as compiled code can tell: the gate decides."""
+    SLAVE = 18
+    """The broker is a slave, whose replies to pulls differ."""
 
 
 class FallThroughs:

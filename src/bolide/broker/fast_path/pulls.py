@@ -79,6 +79,7 @@ class PullPath:
         self._longest = 0.0
         self._long_polling = parts.long_polling
         self._now = parts.now
+        self._is_slave = pulls.is_slave
         self._log = parts.store.log
         self._near = partial(nearby, parts.store.log)
         self._dispatcher = Dispatcher()
@@ -131,6 +132,8 @@ class PullPath:
         """Why the handlers must serve a pull that has a plan; SERVED if they need not."""
         if self._gate.watches_pulls:
             return FallThrough.HOOK
+        if self._is_slave():
+            return FallThrough.SLAVE
         if self._offsets.is_reset(plan.group, plan.topic, plan.queue_id):
             return FallThrough.OFFSET_RESET
         return FallThrough.SERVED
@@ -146,7 +149,7 @@ class PullPath:
                 queue = plan.queue = self._store.find_queue(plan.topic, plan.queue_id)
                 if queue is None:
                     return None, FallThrough.QUEUE
-            log_end = self._log.written
+            log_end = self._log.readable
             low, high = queue.min_offset, queue.tail.end_below(log_end)
             if low <= queue_offset < high:
                 units = self._units(plan, queue, queue_offset, high)
@@ -280,7 +283,7 @@ class PullPath:
         """Keep what gate and handler have decided about a pull that they let through."""
         frame, connection = request.frame, request.connection
         sender = self._plans.of(connection)
-        if sender.candidate is None or self._gate.watches_pulls:
+        if sender.candidate is None or self._gate.watches_pulls or self._is_slave():
             return
         (key, opaque), sender.candidate = sender.candidate, None
         if opaque != frame.opaque:

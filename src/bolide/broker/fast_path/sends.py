@@ -237,7 +237,7 @@ class SendPath:
         self._unreported += seconds
         if self._intake.ending is None:
             self._intake.expect_end()
-        if self._durability.waits:
+        if self._durability.answers_wait:
             waiting = _ReplyOnDurable(self, connection, replies, log_end, generation)
             connection.expect_reply(waiting, end - position)
             self._durability.add_waiter(waiting)

@@ -106,6 +106,13 @@ class ClientTable:
         """A group whose members share the queues gained or lost a member or a subscribed topic: its
         members have to rebalance."""
 
+    def adopt(self, other: "ClientTable") -> None:
+        """Take over the clients of the table before, whose connections go on."""
+        self._consumers = other._consumers  # noqa: SLF001
+        self._producers = other._producers  # noqa: SLF001
+        self._memberships = other._memberships  # noqa: SLF001
+        self._producer_ids = other._producer_ids  # noqa: SLF001
+
     # ---- look-ups
 
     def consumer_group(self, group: str) -> ConsumerGroup | None:

@@ -145,6 +145,22 @@ class GroupTable:
         log.info("group %s may%s read %s", group, "" if readable else " not", topic)
         await self._save_now([group])
 
+    def adopt(self, table: GroupConfigTable) -> None:
+        """Replace all groups by those of the master."""
+        known = self.table
+        names = known.subscription_group_table.keys() | table.subscription_group_table.keys()
+        self._table.value = table
+        self._table.changed()
+        self.on_change(
+            {
+                name
+                for name in names
+                if known.subscription_group_table.get(name)
+                != table.subscription_group_table.get(name)
+                or known.forbidden_table.get(name) != table.forbidden_table.get(name)
+            }
+        )
+
     def create_system_groups(self) -> None:
         """Create missing system groups. Blocks; called at start."""
         groups = self.table.subscription_group_table

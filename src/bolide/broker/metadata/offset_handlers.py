@@ -25,6 +25,7 @@ from bolide.protocol.refusals import (
     InvalidParameter,
     NoPermission,
     QueryNotFound,
+    ServiceNotAvailable,
 )
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.contract import Store
@@ -72,6 +73,10 @@ class OffsetHandlers:
     def commit(self, request: Request[CommitOffsetHeader]) -> Reply:
         header = request.header
         self._validate(header)
+        if self._offsets.is_frozen:
+            raise ServiceNotAvailable(
+                "no controller confirms that this broker is the master: commit again later"
+            )
         is_committed = self._offsets.commit(
             header.consumer_group,
             header.topic,

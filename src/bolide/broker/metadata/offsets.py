@@ -31,8 +31,19 @@ class OffsetTable:
     offset, and commits are rejected because consumers have not seen the reset yet.
     """
 
-    def __init__(self, table: Table[ConsumerOffsets], now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        table: Table[ConsumerOffsets],
+        now: Callable[[], float] = time.time,
+        *,
+        is_copy: bool = False,
+    ) -> None:
+        """Args:
+        is_copy: whether the table is that of a slave, which adopts the offsets of its master.
+        """
         self._table = table
+        self._own: Offsets | None = {} if is_copy else None
+        """Of a slave: what was committed here, until the master has reached it."""
         self._now = now
         self._offsets: Offsets = table.value.offset_table
         self._groups: dict[str, set[str]] = {}
@@ -43,6 +54,8 @@ class OffsetTable:
         self._resets: Offsets = {}
         self._pulled: Offsets = {}
         self._is_modified = False
+        self.is_frozen = False
+        """Whether clients may not commit: another master may have been elected."""
         self._warned: dict[tuple[str, int], float] = {}
         self._saving = threading.Lock()  # one file, one writer
         self.on_reset: Listeners[str, str, Mapping[int, int]] = Listeners()
@@ -81,6 +94,8 @@ class OffsetTable:
         before = queues.get(queue_id, -1)
         if before == offset:
             return True
+        if self._own is not None:
+            self._keep(key, queue_id, offset, is_ahead=offset > before)
         queues[queue_id] = offset
         self._record_change()
         if offset < before:
@@ -114,6 +129,70 @@ class OffsetTable:
         if not queues:
             self._resets.pop(key, None)
         return offset
+
+    def adopt(self, table: ConsumerOffsets) -> None:
+        """Replace all offsets by those of the master.
+
+        What was committed here is kept as long as the master has not reached it: it may have come
+        back without asking for it.
+        """
+        for group, topic, queue_id, offset in self.own():
+            queues = table.offset_table.setdefault(f"{topic}@{group}", {})
+            if queues.get(queue_id, -1) < offset:
+                queues[queue_id] = offset
+            else:
+                self.forget_own(group, topic, queue_id)
+        with self._saving:
+            self._table.value = table
+            self._offsets = table.offset_table
+        self._groups.clear()
+        self._topics.clear()
+        for key in self._offsets:
+            self._index(key)
+        self._is_modified = False  # the master's version is kept
+        self._table.changed()
+
+    def own(self) -> list[tuple[str, str, int, int]]:
+        """What was committed at this slave and not reached by its master: group, topic, queue id
+        and offset."""
+        return [
+            (group, topic, queue_id, offset)
+            for key, queues in (self._own or {}).items()
+            for topic, group in (_split(key),)
+            for queue_id, offset in queues.items()
+        ]
+
+    def _keep(self, key: str, queue_id: int, offset: int, *, is_ahead: bool) -> None:
+        assert self._own is not None
+        if is_ahead:
+            self._own.setdefault(key, {})[queue_id] = offset
+        else:
+            self._own.get(key, {}).pop(queue_id, None)
+
+    def forget_own(self, group: str, topic: str, queue_id: int) -> None:
+        """The master has what was committed here."""
+        if self._own is not None:
+            self._own.get(f"{topic}@{group}", {}).pop(queue_id, None)
+
+    def take_ahead(self, table: ConsumerOffsets, end: Callable[[str, int], int]) -> int:
+        """Adopt the offsets of a slave that are ahead of these; returns how many.
+
+        A slave with an older table has none: what is ahead in it was reset here since.
+
+        Args:
+            end: returns where a queue ends; a log that lost its tail has less than the slave saw.
+        """
+        if table.data_version.timestamp < self.data_version.timestamp:
+            return 0
+        taken = 0
+        for key, queues in table.offset_table.items():
+            topic, group = _split(key)
+            for queue_id, offset in queues.items():
+                ahead = min(offset, end(topic, queue_id))
+                if ahead > self._offsets.get(key, {}).get(queue_id, 0):
+                    self.commit(group, topic, queue_id, ahead)
+                    taken += 1
+        return taken
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Copy the offsets of one group in a topic to another group."""

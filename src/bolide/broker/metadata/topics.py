@@ -215,6 +215,25 @@ class TopicTable:
 
         await self._change(merge, always=always)
 
+    async def adopt(self, table: TopicConfigTable) -> set[str]:
+        """Replace all topics by those of the master; returns the names of topics that are gone."""
+        async with self._writing:
+            known = self._topics
+            topics = dict(table.topic_config_table)
+            if topics == known and table.data_version == self._version:
+                return set()
+            before = self._table.value
+            self._table.value = TopicConfigTable(
+                topic_config_table=topics, data_version=table.data_version
+            )
+            self._table.changed()
+            await save_or_restore(self._table, before)
+            self._publish()
+            self.on_change(
+                {n for n in known.keys() | topics.keys() if known.get(n) != topics.get(n)}
+            )
+            return known.keys() - topics.keys()
+
     async def delete(self, topic: str, clean: Callable[[], Awaitable[None]] | None = None) -> bool:
         """Delete a topic; returns False if there was none.
 

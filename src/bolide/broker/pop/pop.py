@@ -30,7 +30,7 @@ from bolide.broker.statistics import Statistics
 from bolide.config import ConfigCell
 from bolide.model.names import revive_topic
 from bolide.protocol.pop_info import normal_topic
-from bolide.protocol.refusals import GroupNotFound
+from bolide.protocol.refusals import GroupNotFound, ServiceNotAvailable
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.tables import Table
@@ -66,6 +66,8 @@ class Pop:
     store_host: bytes
     now: Callable[[], float] = time.time
     max_backlog: int = MAX_BACKLOG
+    is_master: bool = True
+    """Whether this broker may write the journal that pops need."""
     state: PopState = field(init=False)
     journal: Journal = field(init=False)
     polling: Polling = field(init=False)
@@ -170,6 +172,20 @@ class Pop:
 
     def close(self) -> None:
         self.is_closing = True
+
+    def require_master(self) -> None:
+        """Refuse at a slave: it has no leases, and can write none.
+
+        An acknowledgement that it accepted would be lost.
+
+        Raises:
+            ServiceNotAvailable: this broker is a slave.
+        """
+        if not self.is_master:
+            raise ServiceNotAvailable(
+                "service not available now: this broker is a slave, and the master of its group"
+                " serves pops"
+            )
 
     async def run(self) -> None:
         time = asyncio.get_running_loop().time

@@ -70,6 +70,7 @@ class PopHandlers:
     @handles(PopHeader, RequestCode.POP_MESSAGE, refused_with=NOTHING_POPPED)
     def pop(self, request: Request[PopHeader]) -> Reply | DeferredReply:
         header = request.header
+        self._pop.require_master()
         if remaining(header, self._now_ms()) < -_ABANDONED_AFTER_MS:
             return empty_reply(header, ResponseCode.POLLING_TIMEOUT, self._now_ms(), 0)
         topic = self._pop.admission.admit(header, request.connection.peer, "pop message")

@@ -13,6 +13,7 @@ from bolide.events import Listeners
 from bolide.protocol.record import RecordDraft
 from bolide.store.appending import Appended
 from bolide.store.contract import Store
+from bolide.store.errors import StoreUnwritable
 
 
 class Intake:
@@ -25,10 +26,13 @@ class Intake:
         self._touched: dict[QueueKey, int] = {}
         """Log position behind the newest message of each queue touched by the burst."""
         self._watchers: dict[str, Callable[[], None]] = {}
+        self._is_stopped = False
         self.ending: asyncio.Handle | None = None
         """Handle of the scheduled end of the current burst, see `expect_end`."""
         self.on_burst_end: Listeners[[]] = Listeners()
         """Emitted at the end of a burst, before long polls wake; listeners may `touch`."""
+        self.on_appended: Listeners[[]] = Listeners()
+        """Emitted when the messages of a burst are in the log."""
 
     @property
     def is_awaited(self) -> bool:
@@ -39,6 +43,8 @@ class Intake:
         self._loop = asyncio.get_running_loop()
 
     def stop(self) -> None:
+        """End the burst; requests that are still under way append nothing any more."""
+        self._is_stopped = True
         if self.ending is not None:
             self.ending.cancel()
             self._finish_burst()
@@ -49,15 +55,21 @@ class Intake:
 
     def append(self, draft: RecordDraft) -> Appended:
         """As `Store.append`."""
+        self._refuse_if_stopped()
         appended = self._store.append(draft)
         self.touch(draft.topic.decode(), draft.queue_id, appended.end)
         return appended
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
         """As `Store.append_batch`."""
+        self._refuse_if_stopped()
         appended = self._store.append_batch(drafts)
         self.touch(drafts[0].topic.decode(), drafts[0].queue_id, appended[-1].end)
         return appended
+
+    def _refuse_if_stopped(self) -> None:
+        if self._is_stopped:
+            raise StoreUnwritable("this broker stops or changes its role")
 
     def touch(self, topic: str, queue_id: int, end: int) -> None:
         """Record that a message of this queue was appended and ends at log position `end`."""
@@ -81,6 +93,7 @@ class Intake:
         finally:
             self.ending = None  # even if a listener fails, or no later burst would end
             self._store.end_burst()
+            self.on_appended()
         if self._touched and not self._durability.waits:
             touched, self._touched = self._touched, {}
             self._wake(touched)

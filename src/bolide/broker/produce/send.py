@@ -256,9 +256,9 @@ class SendHandlers:
     # ---- storing
 
     def _store(self, incoming: Incoming, topic: TopicConfig) -> Reply | DeferredReply:
-        """Append synchronously; with SYNC_FLUSH the reply is deferred until the flush."""
+        """Append synchronously; the reply may have to wait for the disk or for replicas."""
         stored = self._append(incoming, topic)
-        if not self._parts.durability.waits:
+        if not self._parts.durability.answers_wait:
             return self._stored_reply(incoming, stored, ResponseCode.SUCCESS)
         deferred = DeferredReply()
 
@@ -268,7 +268,7 @@ class SendHandlers:
             except Exception as exc:  # noqa: BLE001  from a hook; the dispatcher logs and replies
                 deferred.fail(exc)
 
-        self._parts.durability.when_durable(stored.last, on_durable)
+        self._parts.durability.when_answerable(stored.last, on_durable)
         return deferred
 
     async def _store_in_background(self, incoming: Incoming) -> Reply:
@@ -281,7 +281,7 @@ class SendHandlers:
             if is_retry_topic(topic.topic_name):
                 incoming, topic = await self._redirect_dead(incoming, topic)
             stored = self._append(incoming, topic)
-            code = await self._parts.durability.wait_durable(stored.last)
+            code = await self._parts.durability.wait_answerable(stored.last)
             return self._stored_reply(incoming, stored, code)
         except StoreUnwritable as exc:
             return self._reply_for(incoming, stored, exc)

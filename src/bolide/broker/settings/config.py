@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bolide.auth.settings import PlainAclSettings, refuse_other_classes
+from bolide.broker.settings.replication import ReplicationSettings, understand_dledger
 from bolide.broker.settings.sections import (
     AssignmentSettings,
     ColdReadSettings,
@@ -26,7 +27,6 @@ from bolide.broker.settings.sections import (
 from bolide.broker.settings.without_effect import (
     IGNORED,
     IGNORED_IN_FILES,
-    REFUSED_WHEN_TRUE,
 )
 from bolide.config import load, option, options_of
 from bolide.errors import ConfigError
@@ -34,6 +34,7 @@ from bolide.logs import LogLevel
 from bolide.remoting.address import is_loopback_host
 from bolide.remoting.client import ClientConfig
 from bolide.remoting.settings import EVERY_INTERFACE, LOOPBACK, ServerSettings
+from bolide.replication.peers import PeerPolicy
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
 
@@ -47,6 +48,9 @@ _TRANSFER_LIMIT_PREFIX = "maxTransfer"
 
 VIP_PORT_DELTA: Final = -2
 """Distance from the listen port to the VIP port, which RocketMQ's clients may use for sends."""
+
+HA_PORT_DELTA: Final = 1
+"""Distance from the listen port to the port for replication, unless haListenPort is set."""
 
 ALL_IGNORED = IGNORED | store_settings.IGNORED
 """Keys of a broker.conf that have no effect; the console and mqadmin still show them."""
@@ -67,6 +71,7 @@ class BrokerConfig(
     PopSettings,
     TimerSettings,
     TransactionSettings,
+    ReplicationSettings,
     PlainAclSettings,
     ServerSettings,
 ):
@@ -227,7 +232,9 @@ class BrokerConfig(
         live=True,
     )
     slave_read_enable: bool = option(
-        False, "Suggest a slave to consumers that are far behind.", live=True
+        False,
+        "Suggest a slave to consumers that are far behind; on a slave, serve their pulls.",
+        live=True,
     )
     lite_pull_message_enable: bool = option(True, "Serve lite pull consumers.", live=True)
     reject_pull_consumer_enable: bool = option(False, "Refuse pull consumers.", live=True)
@@ -285,7 +292,8 @@ class BrokerConfig(
             "broker_name": self.broker_name or socket.gethostname(),
             "broker_ip1": announced,
             "broker_ip2": self.broker_ip2 or announced,
-            "ha_listen_port": self.ha_listen_port or (self.listen_port and self.listen_port + 1),
+            "ha_listen_port": self.ha_listen_port
+            or (self.listen_port and self.listen_port + HA_PORT_DELTA),
         }
         for field, value in defaults.items():
             object.__setattr__(self, field, value)
@@ -334,7 +342,8 @@ def load_settings(
     given = ({"namesrvAddr": addresses} if addresses else {}) | dict(texts)
     if limits_are_given(given):
         given.setdefault("transferLimitsGiven", "true")
-    refuse_unsupported(given)
+    refuse_other_classes(given)
+    given = understand_dledger(given)
     broker = load(
         BrokerConfig,
         given,
@@ -346,11 +355,6 @@ def load_settings(
     store = load(StoreConfig, given, others=others)
     check(broker)
     store_settings.check(store)
-    if broker.broker_role is BrokerRole.SYNC_MASTER:
-        log.warning(
-            "brokerRole=SYNC_MASTER: replication is not implemented; an acknowledgement covers this"
-            " machine only"
-        )
     return broker, store
 
 
@@ -360,12 +364,7 @@ def check(config: BrokerConfig) -> None:
     Raises:
         ConfigError: settings contradict each other; the message names their keys.
     """
-    if config.broker_role is BrokerRole.SLAVE or config.broker_id:
-        raise ConfigError(
-            f"brokerRole={config.broker_role}, brokerId={config.broker_id}: slaves need"
-            " replication, which is not implemented; start a master with brokerId=0, or RocketMQ's"
-            " broker"
-        )
+    _check_role(config)
     names = {
         "brokerName": config.broker_name,
         "brokerClusterName": config.broker_cluster_name,
@@ -383,16 +382,31 @@ def check(config: BrokerConfig) -> None:
     config.client_tls()
 
 
-def refuse_unsupported(texts: Mapping[str, str]) -> None:
-    """Refuse switches for missing features that protect data and so cannot be ignored.
+def _check_role(config: BrokerConfig) -> None:
+    if config.enable_controller_mode:
+        if not config.controller_addr:
+            raise ConfigError(
+                "enableControllerMode=true: set controllerAddr to the addresses of the controllers"
+            )
+    elif (config.broker_role is BrokerRole.SLAVE) is not (config.broker_id > 0):
+        raise ConfigError(
+            f"brokerRole={config.broker_role}, brokerId={config.broker_id}: a master has"
+            " brokerId=0, a slave brokerRole=SLAVE and a brokerId above 0"
+        )
+    PeerPolicy.of(config.ha_allowed_replicas)
+    if config.ha_tls_enable and not _has_mutual_tls(config):
+        raise ConfigError(
+            "haTlsEnable=true: replicas verify each other, so set tls.server.certPath,"
+            " tls.server.keyPath and tls.server.trustCertPath, and the same of tls.client with"
+            " tls.enable=true"
+        )
 
-    Raises:
-        ConfigError: such a switch is on; the message names the key and what to do.
-    """
-    for key, reason in REFUSED_WHEN_TRUE.items():
-        if texts.get(key, "").strip().lower() == "true":
-            raise ConfigError(f"{key}=true: {reason}")
-    refuse_other_classes(texts)
+
+def _has_mutual_tls(config: BrokerConfig) -> bool:
+    server, client = config.server_config().tls, config.client_tls()
+    return bool(
+        server.is_active and server.trust and client and client.trust and client.certificate
+    )
 
 
 def limits_are_given(texts: Mapping[str, str]) -> bool:

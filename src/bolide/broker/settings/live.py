@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from bolide import logs
+from bolide.auth.settings import refuse_other_classes
 from bolide.broker.background import on_saving_thread
 from bolide.broker.multi_process import OWN_KEYS
 from bolide.broker.settings.config import (
@@ -20,7 +21,6 @@ from bolide.broker.settings.config import (
     BrokerConfig,
     keys_of,
     limits_are_given,
-    refuse_unsupported,
 )
 from bolide.broker.settings.without_effect import IGNORED_IN_FILES
 from bolide.config import (
@@ -121,7 +121,7 @@ class Settings:
     async def _update(self, texts: dict[str, str], peer: str) -> Change:
         async with self._writing:
             try:
-                refuse_unsupported(texts)
+                refuse_other_classes(texts)
                 change = self._classify(texts)
             except ConfigError as exc:
                 raise InvalidParameter(f"nothing is changed: {exc}") from exc

@@ -7,8 +7,8 @@ from bolide.config import Ignored
 from bolide.remoting.settings import IGNORED_SERVER, THREADS
 
 _NO_QUEUE = "requests do not queue for threads, so none expires in a queue"
-_REPLICATION = "replication is not implemented"
-_CONTROLLER = "the controller is not implemented"
+_REPLICATION = "replication has no such setting here"
+_CONTROLLER = "the controller tells brokers its own intervals"
 _OPS = "each completed half message gets its own op message, which all releases can read"
 _HALVES = "open half messages are counted on request; the number is not stored"
 _TIMER = "one task delivers all timed messages and retries each delivery until it succeeds"
@@ -79,37 +79,20 @@ _REQUEST_QUEUES = {
 }
 
 _REPLICATION_KEYS = {
-    "haSendHeartbeatInterval": "5000",
-    "haHousekeepingInterval": "20000",
-    "haTransferBatchSize": "32768",
-    "haMasterAddress": "",
-    "haMaxGapNotInSync": "268435456",
-    "haSlaveFallbehindMax": "268435456",
     "haFlowControlEnable": "false",
     "maxHaTransferByteInSecond": "104857600",
-    "haMaxTimeSlaveNotCatchup": "15000",
     "putMessageTimeout": "8000",
-    "slaveTimeout": "3000",
     "offsetCheckInSlave": "false",
     "duplicationEnable": "false",
     "totalReplicas": "1",
-    "inSyncReplicas": "1",
-    "minInSyncReplicas": "1",
-    "allAckInSyncStateSet": "false",
     "enableAutoInSyncReplicas": "false",
     "syncMasterFlushOffsetWhenStartup": "false",
     "maxChecksumRange": "1073741824",
     "maxSlaveResendLength": "268435456",
-    "syncFromLastFile": "false",
-    "asyncLearner": "false",
-    "enableSlaveActingMaster": "false",
-    "enableRemoteEscape": "false",
-    "skipPreOnline": "false",
     "lockInStrictMode": "false",
     "brokerHeartbeatInterval": "1000",
     "sendHeartbeatTimeoutMillis": "1000",
     "brokerNotActiveTimeoutMillis": "10000",
-    "syncBrokerMemberGroupPeriod": "1000",
     "cleanOfflineBrokerInterval": "30000",
     "compatibleWithOldNameSrv": "true",
     "consumerOffsetUpdateVersionStep": "500",
@@ -117,16 +100,11 @@ _REPLICATION_KEYS = {
 }
 
 _CONTROLLER_KEYS = {
-    "enableControllerMode": "false",
-    "controllerAddr": "",
     "fetchControllerAddrByDnsLookup": "false",
     "syncBrokerMetadataPeriod": "5000",
     "checkSyncStateSetPeriod": "5000",
     "syncControllerMetadataPeriod": "10000",
     "controllerHeartBeatTimeoutMills": "10000",
-    "brokerElectionPriority": "2147483647",
-    "storePathEpochFile": "",
-    "storePathBrokerIdentity": "",
 }
 
 _TRANSACTION_KEYS = {
@@ -366,10 +344,8 @@ def _all_for(
 IGNORED = (
     _all_for(THREADS, _THREAD_POOLS)
     | _all_for(_NO_QUEUE, _REQUEST_QUEUES)
-    | _all_for(_REPLICATION, _REPLICATION_KEYS, fixed={"haMasterAddress"})
-    | _all_for(
-        _CONTROLLER, _CONTROLLER_KEYS, fixed={"storePathEpochFile", "storePathBrokerIdentity"}
-    )
+    | _all_for(_REPLICATION, _REPLICATION_KEYS)
+    | _all_for(_CONTROLLER, _CONTROLLER_KEYS)
     | _TRANSACTION_KEYS
     | _all_for(_TIMER, _TIMER_KEYS)
     | _OTHER_TIMER_KEYS
@@ -405,14 +381,3 @@ IGNORED_IN_FILES = {
     "checkTransactionMessageEnable": Ignored("", _UNUSED),
 }
 """Keys that many a broker.conf has and no `BrokerConfig`; the console and mqadmin hide them."""
-
-_SECOND_MASTER = (
-    "the controller is not implemented, this broker would be a second master; remove the key to"
-    " run it as a master"
-)
-
-REFUSED_WHEN_TRUE = {
-    "enableControllerMode": _SECOND_MASTER,
-    "enableDLegerCommitLog": _SECOND_MASTER,
-}
-"""Switches that refuse to start: ignoring them would expose or duplicate data."""

@@ -74,6 +74,17 @@ class Peers:
         reply = await self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic))
         return fastjson.decode(reply.body, TopicRoute)
 
+    async def masters(self, cluster: str) -> dict[str, str]:
+        """Addresses of the masters of a cluster by broker name.
+
+        Raises:
+            ServerError: no NameServer returns them.
+        """
+        reply = await self._ask_name_servers(RequestCode.GET_BROKER_CLUSTER_INFO, None)
+        info = fastjson.decode(reply.body, ClusterInfo)
+        names = set(info.cluster_addr_table.get(cluster, ()))
+        return {name: address for name, address in _masters(info).items() if name in names}
+
     async def _send(
         self, address: str, code: RequestCode, fields: dict[str, str], accept: Collection[int]
     ) -> Frame:
@@ -98,11 +109,7 @@ class Peers:
     async def _fetch_addresses(self) -> dict[str, str]:
         reply = await self._ask_name_servers(RequestCode.GET_BROKER_CLUSTER_INFO, None)
         info = fastjson.decode(reply.body, ClusterInfo)
-        return {
-            name: found.broker_addrs[_MASTER]
-            for name, found in info.broker_addr_table.items()
-            if _MASTER in found.broker_addrs
-        }
+        return _masters(info)
 
     async def _ask_name_servers(self, code: RequestCode, header: Header | None) -> Frame:
         failure: BolideError | None = None
@@ -115,6 +122,14 @@ class Peers:
             except BolideError as exc:
                 failure = exc
         raise ServerError(f"no NameServer answers: {failure or 'none is set'}")
+
+
+def _masters(info: ClusterInfo) -> dict[str, str]:
+    return {
+        name: found.broker_addrs[_MASTER]
+        for name, found in info.broker_addr_table.items()
+        if _MASTER in found.broker_addrs
+    }
 
 
 def _failed(broker: str, code: RequestCode, exc: BolideError) -> ServerError:

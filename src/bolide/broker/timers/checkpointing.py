@@ -192,12 +192,14 @@ def open_files(files: TimerFiles, store: MessageStore, now_ms: int) -> ResumePoi
         files.begin_anew()
         found = found._replace(is_whole=False)
     if not found.is_whole:
+        # The recovery point is there if a slave took over the checkpoint of its master.
         return ResumePoint(
             checkpoint=checkpoint,
             cursor=now,
             queue_offset=store.min_offset(TIMER_TOPIC, 0),
             done_before_ms=checkpoint.read_time,
             done_below_offset=checkpoint.queue_offset,
+            delivered=_delivered_since(store, checkpoint),
         )
     cursor = files.number(checkpoint.read_time)
     if cursor > now:
@@ -209,10 +211,14 @@ def open_files(files: TimerFiles, store: MessageStore, now_ms: int) -> ResumePoi
         checkpoint=checkpoint,
         cursor=cursor,
         queue_offset=_resume_offset(found, store),
-        delivered=delivered_since(store.log, checkpoint.recovery_point.delivered_from)
-        if checkpoint.recovery_point
-        else set(),
+        delivered=_delivered_since(store, checkpoint),
     )
+
+
+def _delivered_since(store: MessageStore, checkpoint: TimerCheckpoint) -> set[DeliveryIdentity]:
+    if checkpoint.recovery_point is None:
+        return set()
+    return delivered_since(store.log, checkpoint.recovery_point.delivered_from)
 
 
 def _resume_offset(found: OpenedTimers, store: MessageStore) -> int:

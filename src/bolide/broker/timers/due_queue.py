@@ -83,6 +83,8 @@ class DueQueue:
         self._open: dict[int, int] = {}
         """Undelivered timers by slot, for slots that were read."""
         self._recalled: dict[str, int] = {}
+        self._late: dict[int, int] = {}
+        """By physical offset, the times of undelivered timers that are in a later slot."""
         self.pinned_slot: int | None = None
         """A slot that is being written; the cursor does not pass it."""
 
@@ -183,7 +185,17 @@ class DueQueue:
         heads = [each[0] for each in (self._pushed, self._read_ahead) if each]
         return min(heads, default=None)
 
+    def note_late(self, physical_offset: int, due: int) -> None:
+        """Record a timer whose time had passed when it got its slot, until it is delivered."""
+        self._late[physical_offset] = due
+
+    @property
+    def earliest_late(self) -> int | None:
+        """Earliest time (ms) of the undelivered timers that were late."""
+        return min(self._late.values(), default=None)
+
     def complete(self, timer: DueTimer) -> None:
+        self._late.pop(timer.physical_offset, None)
         self._open[timer.slot] -= 1
         if not self._open[timer.slot]:
             del self._open[timer.slot]

@@ -22,7 +22,7 @@ from bolide.store.timers import DELETE, PLAIN, ROLL, TimerEntry, TimerFiles
 log = logging.getLogger(__name__)
 
 _READ_LIMITS = ReadLimits(max_count=96, max_size=512 * 1024, max_scanned=96)
-_MAX_ENQUEUE_DELAY_MS = 600_000
+MAX_ENQUEUE_DELAY_MS = 600_000
 """How much later than its store time a message may have been put into its slot."""
 _SPARE_SLOTS = 3600
 DEFAULT_WINDOW_MS = 2 * 24 * 3600 * 1000
@@ -128,7 +128,7 @@ class TimerEnqueuer:
         if due is None or topic is None:
             log.error("the timer message at %s has no due time or topic", record.physical_offset)
             return None
-        if self._is_done(record, due):
+        if is_done(record, due, self._window_ms, self._done_before_ms, self._done_below_offset):
             return None
         # By store time, even if that is long ago: `LogRollover` relies on it.
         slot_time, magic = choose_slot(due, min(record.store_timestamp, now_ms), self._window_ms)
@@ -143,14 +143,6 @@ class TimerEnqueuer:
         )
         return SlottedTimer(entry, slot_time, topic, recalls)
 
-    def _is_done(self, record: Record, due: int) -> bool:
-        """Whether the message was delivered or re-appended before the timer files were lost."""
-        if record.queue_offset >= self._done_below_offset:
-            return False
-        window = max(self._window_ms, DEFAULT_WINDOW_MS)
-        slot_time, magic = choose_slot(due, record.store_timestamp, window)
-        return slot_time + (_MAX_ENQUEUE_DELAY_MS if magic & ROLL else 0) < self._done_before_ms
-
     def _is_beyond_wheel(self, entry: TimerEntry) -> bool:
         """Whether its slot on the wheel still belongs to an undelivered earlier time."""
         ahead = self._files.number(entry.due) - self._due_queue.cursor
@@ -163,6 +155,8 @@ class TimerEnqueuer:
                 self._due_queue.recall(slotted.recalls, self._files.number(entry.due))
             return
         self._counts.record_arrival(slotted.topic)
+        if slotted.due < entry.due:
+            self._due_queue.note_late(entry.physical_offset, slotted.due)
         self._due_queue.add(entry, slotted.due)
 
     def _skip_gap(self, found: ReadResult) -> bool:
@@ -189,6 +183,17 @@ def choose_slot(due: int, stored_ms: int, window_ms: int) -> tuple[int, int]:
     # Avoid a short remainder for the next round.
     stay = window_ms // 2 if ahead - window_ms < window_ms // 3 else window_ms
     return stored_ms + stay, PLAIN | ROLL
+
+
+def is_done(
+    record: Record, due: int, window_ms: int, done_before_ms: int, done_below_offset: int
+) -> bool:
+    """Whether a message was delivered or re-appended before the timer files were lost, or by
+    another member of the group."""
+    if record.queue_offset >= done_below_offset:
+        return False
+    slot_time, magic = choose_slot(due, record.store_timestamp, max(window_ms, DEFAULT_WINDOW_MS))
+    return slot_time + (MAX_ENQUEUE_DELAY_MS if magic & ROLL else 0) < done_before_ms
 
 
 def _readable(data: memoryview) -> Record | None:

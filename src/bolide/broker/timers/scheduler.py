@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from bolide.broker.background import TIMERS, on_thread
@@ -34,7 +35,7 @@ from bolide.remoting.tasks import uninterrupted
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
 from bolide.store.tables import Table
-from bolide.store.timers import SLOTS, TimerCheckpoint, TimerFiles
+from bolide.store.timers import SLOTS, TimerCheckpoint, TimerFiles, adopt_checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,8 @@ class Timers:
         self._requested_end = 0
         """Log files that end at or before this physical offset are about to be deleted."""
         self._checkpointer = Checkpointer(store, self._files, now)
+        self._acted_to = 0
+        """Read time of the checkpoint that a slave wrote without a master."""
         self._failing: set[str] = set()
         """Steps that are failing; a failure is logged once."""
         self.listing = TimerListing(store, self._files)
@@ -201,6 +204,7 @@ class Timers:
             except Exception as exc:  # noqa: BLE001  logged; the step is retried
                 self._report_failure(step.__name__, exc)
                 seconds = _RETRY_DELAY
+                wake_up.clear()  # set by the message that was put back; it would not wait at all
             if not seconds:
                 await asyncio.sleep(0)  # let other tasks run
                 continue
@@ -297,6 +301,59 @@ class Timers:
                     if not end:
                         return
                     await asyncio.sleep(_CATCH_UP_POLL)
+
+    def last_checkpoint(self) -> TimerCheckpoint | None:
+        """The checkpoint on the disk, for replicas; None if there were never timers.
+
+        A replica has no slots. By its time alone a timer that was late would count as delivered, so
+        the time is not later than that of such a timer.
+        """
+        checkpoint, parts = self._checkpointer.checkpoint, self._parts
+        if parts is None or not self._files.is_open:
+            return None
+        late = parts.due_queue.earliest_late
+        if late is None or late >= checkpoint.read_time:
+            return checkpoint
+        return replace(checkpoint, read_time=late)
+
+    # ---- progress of other members of the group; these methods block
+
+    def load_checkpoint(self) -> TimerCheckpoint:
+        """Read the checkpoint from the disk, while the timer does not run."""
+        found = self._files.read_checkpoint()
+        if found is not None:
+            self._checkpointer.checkpoint = found
+        return self.checkpoint
+
+    def adopt(self, checkpoint: TimerCheckpoint) -> None:
+        """Take over the checkpoint of the master, at a slave.
+
+        The one that this slave wrote without a master is kept until the master has reached it.
+        """
+        if checkpoint.read_time >= self._acted_to:
+            self._acted_to = 0
+            self._store_checkpoint(checkpoint)
+
+    def record_acting(self, checkpoint: TimerCheckpoint) -> None:
+        """Store how far this slave has delivered while its group has no master."""
+        self._acted_to = checkpoint.read_time
+        self._store_checkpoint(checkpoint)
+
+    def take_ahead(self, checkpoint: TimerCheckpoint) -> bool:
+        """Adopt the checkpoint of a slave if it is ahead, at a master that starts.
+
+        Messages that were due before were delivered while this master was away. The wheel is made
+        anew from the timer topic.
+        """
+        own = self.load_checkpoint()
+        if checkpoint.read_time <= own.read_time:
+            return False
+        self._store_checkpoint(replace(checkpoint, recovery_point=own.recovery_point))
+        return True
+
+    def _store_checkpoint(self, checkpoint: TimerCheckpoint) -> None:
+        adopt_checkpoint(self._store.config.value.root, checkpoint)
+        self._checkpointer.checkpoint = checkpoint
 
     @property
     def checkpoint(self) -> TimerCheckpoint:

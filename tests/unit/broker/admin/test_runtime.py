@@ -13,7 +13,6 @@ from bolide.broker.statistics import Statistics
 from bolide.config import ConfigCell, read_file
 from bolide.properties import parse
 from bolide.protocol import fastjson
-from bolide.protocol.bodies.replication import HaStatus
 from bolide.protocol.bodies.routes import KvTable
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.runtime import BrokerConfigReply
@@ -186,17 +185,6 @@ async def test_a_change_that_cannot_be_made_is_refused(tables: BrokerTables) -> 
             await broker.caller.call(update, body=b"maxBatchCount=0")
         with pytest.raises(InvalidParameter, match="over the limit"):
             await broker.caller.call(update, body=b"#" * 70_000)
-
-
-@on_loop
-async def test_a_master_without_slaves_says_so(tables: BrokerTables) -> None:
-    async with running(tables) as broker:
-        size = broker.store.append(draft("T")).size
-        found = await broker.caller.call(RequestCode.GET_BROKER_HA_STATUS)
-    status = fastjson.decode(found.body, HaStatus)
-    assert status.master
-    assert status.master_commit_log_max_offset == size
-    assert (status.in_sync_slave_nums, status.ha_connection_info) == (0, [])
 
 
 @on_loop

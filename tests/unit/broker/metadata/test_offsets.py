@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bolide.broker.metadata.offsets import OffsetTable
+from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.refusals import ServerError
 from bolide.store.tables import CONSUMER_OFFSETS, Table
 from tests.support.aio import on_loop
@@ -243,3 +244,49 @@ class OffsetsAgainstAModel(RuleBasedStateMachine):
 
 OffsetsAgainstAModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestOffsetsAgainstAModel = OffsetsAgainstAModel.TestCase
+
+
+# ---- slaves
+
+
+def test_a_slave_keeps_what_was_committed_to_it_until_the_master_has_come_as_far(
+    tmp_path: Path,
+) -> None:
+    offsets = OffsetTable(Table(tmp_path, CONSUMER_OFFSETS), is_copy=True)
+    offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 3, 1: 3}}))
+    offsets.commit("g", "T", 0, 7)
+    offsets.commit("g", "T", 1, 2)  # back: that is the consumer's own affair
+    assert offsets.own() == [("g", "T", 0, 7)]
+
+    offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 5, 1: 3}}))
+    assert offsets.of("g", "T") == {0: 7, 1: 3}
+    offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 8, 1: 3}}))
+    assert offsets.own() == []
+    offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 1, 1: 3}}))  # a reset at the master
+    assert offsets.of("g", "T") == {0: 1, 1: 3}
+
+
+def test_a_master_adopts_offsets_of_a_slave_that_are_ahead_and_within_its_queues(
+    tables: BrokerTables,
+) -> None:
+    tables.offsets.commit("g", "T", 0, 5)
+    tables.offsets.commit("g", "T", 1, 5)
+    told = ConsumerOffsets(
+        offset_table={"T@g": {0: 4, 1: 6, 2: 9}, "gone@g": {0: 3}},
+        data_version=tables.offsets.data_version.bumped(int(tables.clock() * 1000)),
+    )
+    ends = {("T", 0): 20, ("T", 1): 20, ("T", 2): 8}
+
+    assert tables.offsets.take_ahead(told, lambda topic, queue: ends.get((topic, queue), 0)) == 2
+    assert tables.offsets.of("g", "T") == {0: 5, 1: 6, 2: 8}
+    assert tables.offsets.of("g", "gone") == {}
+
+
+def test_a_master_does_not_let_a_slave_undo_a_reset(tables: BrokerTables) -> None:
+    tables.offsets.commit("g", "T", 0, 5)
+    copied = ConsumerOffsets(offset_table={"T@g": {0: 5}}, data_version=tables.offsets.data_version)
+    tables.clock.advance(0.5)
+    tables.offsets.reset("g", "T", {0: 2})
+
+    assert tables.offsets.take_ahead(copied, lambda *_: 20) == 0
+    assert tables.offsets.find("g", "T", 0) == 2

@@ -9,7 +9,6 @@ import pytest
 from bolide.broker.settings.config import (
     ALL_IGNORED,
     BrokerConfig,
-    BrokerRole,
     check,
     keys_of,
     load_settings,
@@ -69,13 +68,23 @@ ROCKETMQ_DEFAULTS = {
     "serverChannelMaxIdleTimeSeconds": "120",
     "connectTimeoutMillis": "3000",
     "useTLS": "false",
+    "haSendHeartbeatInterval": "5000",
+    "haHousekeepingInterval": "20000",
+    "haTransferBatchSize": "32768",
+    "haMaxGapNotInSync": "268435456",
+    "slaveTimeout": "3000",
+    "minInSyncReplicas": "1",
+    "syncFromLastFile": "false",
+    "asyncLearner": "false",
+    "enableSlaveActingMaster": "false",
+    "enableControllerMode": "false",
+    "brokerElectionPriority": "2147483647",
 }
 
 # Some keys of each feature that is not implemented.
 PASSED_OVER = (
     "sendMessageThreadPoolNums", "waitTimeMillsInSendQueue", "brokerFastFailureEnable",
-    "haSendHeartbeatInterval", "haMaxGapNotInSync", "haSlaveFallbehindMax", "slaveTimeout",
-    "inSyncReplicas", "enableSlaveActingMaster", "controllerAddr", "transactionOpMsgMaxSize",
+    "haFlowControlEnable", "enableAutoInSyncReplicas", "dLegerGroup", "transactionOpMsgMaxSize",
     "popCkMaxBufferSize", "enableCalcFilterBitMap", "metricsExporterType", "lockInStrictMode",
     "subscriptionExpiredTimeout", "disableConsumeIfConsumerReadSlowly", "enableLmq",
     "transientStorePoolEnable", "duplicationEnable", "offsetCheckInSlave",
@@ -126,34 +135,6 @@ def test_a_misspelt_key_is_logged_with_the_nearest_known_one(
     assert caplog.messages == [f"unknown key {wrong} is ignored; did you mean {right}?"]
     with pytest.raises(ConfigError, match=right):
         load_settings({wrong: "x"}, strict=True)
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "enableControllerMode",
-        "enableDLegerCommitLog",
-    ],
-)
-def test_a_broker_does_not_start_if_a_required_protection_is_missing(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key}=true: .*remove the key"):
-        load_settings({key: " True "})
-    load_settings({key: "false"})
-
-
-@pytest.mark.parametrize("texts", [{"brokerRole": "SLAVE"}, {"brokerId": "1"}])
-def test_a_slave_does_not_start_as_one_more_master(texts: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="slaves need replication"):
-        load_settings(texts)
-
-
-def test_a_synchronous_master_logs_that_replication_is_missing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    broker, _ = load_settings({"brokerRole": "SYNC_MASTER"})
-    assert broker.broker_role is BrokerRole.SYNC_MASTER
-    (message,) = caplog.messages
-    assert "covers this machine only" in message
 
 
 def test_a_wrong_value_of_the_store_is_named() -> None:

@@ -388,3 +388,57 @@ async def test_a_page_ends_though_nothing_of_a_topic_is_found(
 
     assert (pages, shown) == (3, 25)
     await bench.stop()
+
+
+@on_loop
+async def test_a_store_that_takes_nothing_is_not_tried_without_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = TimerBench(tmp_path / "store")
+    await bench.start()
+    bench.send(bench.now_ms + 100)
+    await bench.settle()
+    bench.store.health.refuse("the disk", "no room")
+    bench.clock.advance(1)
+    tries = 0
+    deliver = bench.timers.deliver
+
+    async def counted() -> float:
+        nonlocal tries
+        tries += 1
+        return await deliver()
+
+    monkeypatch.setattr(bench.timers, "deliver", counted)
+    running = asyncio.create_task(bench.timers.run())
+    await asyncio.sleep(0.35)
+
+    assert 2 <= tries <= 5
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    bench.store.health.allow("the disk")
+    await bench.stop()
+
+
+@on_loop
+async def test_replicas_are_told_of_no_time_past_a_timer_that_was_late(tmp_path: Path) -> None:
+    bench = TimerBench(tmp_path / "store")
+    await bench.start()
+    bench.send(bench.now_ms + 60_000)
+    await bench.settle()
+    due = bench.now_ms + 1_000
+    bench.send(due)
+    bench.clock.advance(30)  # nobody has read it meanwhile
+    bench.timers._parts.due_queue.advance(bench.now_ms)  # type: ignore[union-attr]
+    await bench.timers.feed()
+    bench.store.health.refuse("the disk", "no room")
+    await bench.timers._save_now()
+    late = bench.timers.last_checkpoint()
+    bench.store.health.allow("the disk")
+    await bench.settle()
+    after = bench.timers.last_checkpoint()
+
+    assert late is not None
+    assert after is not None
+    assert late.read_time <= due
+    assert after.read_time >= late.read_time
+    await bench.stop()

@@ -1,0 +1,433 @@
+"""A broker's membership in a group with a controller (RocketMQ: `ReplicasManager`).
+
+The broker gets an id, registers, and sends heartbeats to every controller. Each answer, and each
+notice of a controller, says who is master in which epoch and who is in the sync-state set. Of two
+states the one with the greater epochs counts. A change of the master makes the broker take another
+role.
+
+A master keeps the sync-state set: a slave that has caught up is added, one that is gone or falls
+behind is removed, both by the controller. Until the controller has answered, everybody counts who
+may be in the set, so that no message is confirmed that a later master might lack.
+
+The lease of a master ends by its own clock. Without it the broker stops what it does by itself,
+because another master may do the same by then.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from bolide.broker.replicas.controllers import Beat, Controllers, GroupState, NoLeader, state_of
+from bolide.broker.replicas.identity import IdentityFile, PendingIdentity
+from bolide.broker.replicas.known_hosts import KnownHosts, Speaker
+from bolide.broker.replicas.master import MasterReplication
+from bolide.broker.replicas.role import MASTER_ID, Role, RoleKind
+from bolide.broker.settings.config import BrokerConfig
+from bolide.config import ConfigCell
+from bolide.controller.liveness import boot_clock
+from bolide.errors import BolideError
+from bolide.events import Listeners
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.controller import SyncStateSet
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.controller import (
+    AlterSyncStateSetHeader,
+    AlterSyncStateSetReply,
+    ApplyBrokerIdHeader,
+    ElectMasterHeader,
+    NextBrokerIdHeader,
+    NextBrokerIdReply,
+    RegisterBrokerHeader,
+    RegisterBrokerReply,
+    RoleChangedHeader,
+)
+from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
+from bolide.protocol.refusals import Refusal
+from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.replication.epochs import Epochs
+from bolide.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+_FIRST_INTERVAL = 0.3
+_RETRY_DELAY = 0.5
+_SET_CHECK_INTERVAL = 0.25
+_GONE_AFTER = 1.0
+"""Seconds without a connection after which a slave leaves the sync-state set."""
+
+TakeRole = Callable[[Role], Awaitable[None]]
+
+
+class Membership:
+    """Keeps a broker a member of its group; `run` is its task. Belongs to one event loop.
+
+    Args:
+        take_role: makes the broker what the controller has decided; waits until it is.
+        replication: returns the slaves of this broker while it is master.
+    """
+
+    def __init__(  # noqa: PLR0913  a member knows its store, its group and its controllers
+        self,
+        cell: ConfigCell[BrokerConfig],
+        store: MessageStore,
+        controllers: Controllers,
+        identity: IdentityFile,
+        *,
+        epochs: Epochs,
+        address: Callable[[], str],
+        take_role: TakeRole,
+        replication: Callable[[], MasterReplication | None],
+        clock: Callable[[], float] = boot_clock,
+    ) -> None:
+        self._cell = cell
+        self._store = store
+        self._controllers = controllers
+        self._identity = identity
+        self._epochs = epochs
+        self._address = address
+        self._take_role = take_role
+        self._replication = replication
+        self._clock = clock
+        self.member_id = -1
+        self.state: GroupState | None = None
+        self._is_registered = False
+        self._changed = asyncio.Event()
+        self._lease_end = 0.0
+        self._heard_leader = -float("inf")
+        self.on_lease: Listeners[bool] = Listeners()
+        """Emitted when the lease of a master is lost or regained."""
+        self._had_lease = False
+        self._interval = _FIRST_INTERVAL
+        self._unresolved: frozenset[int] = frozenset()
+        """Additions to the set that the controller may have applied without an answer."""
+        self._gone_since: dict[int, float] = {}
+        self._behind: dict[int, tuple[float, int]] = {}
+
+    # ---- life
+
+    async def run(self) -> None:
+        """Join the group and follow its controller until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_state(), name="membership-roles")
+            await self._join()
+            tasks.create_task(self._keep_set(), name="membership-sync-state-set")
+            tasks.create_task(self._send_heartbeats(), name="membership-heartbeats")
+            tasks.create_task(self._watch_lease(), name="membership-lease")
+
+    async def _join(self) -> None:
+        """Get an id and register; tries until a controller takes it."""
+        reported = ""
+        while not self._is_registered:
+            try:
+                await self._get_id()
+                await self._register()
+            except (BolideError, OSError) as exc:
+                if str(exc) != reported:
+                    reported = str(exc)
+                    log.warning("cannot join the group yet: %s", exc)
+                await asyncio.sleep(_RETRY_DELAY)
+
+    async def _get_id(self) -> None:
+        known = await asyncio.to_thread(self._identity.load)
+        if known is not None:
+            self.member_id = known
+            return
+        config = self._cell.value
+        pending = await asyncio.to_thread(self._identity.load_pending)
+        if pending is None:
+            header = NextBrokerIdHeader(config.broker_cluster_name, config.broker_name)
+            answer = await self._controllers.call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, header)
+            next_id = NextBrokerIdReply.from_fields(answer.fields).next_broker_id
+            code = f"{self._address()};{int(time.time() * 1000)};{os.urandom(4).hex()}"
+            pending = PendingIdentity(next_id, code)
+            await asyncio.to_thread(self._identity.apply_for, pending)
+        try:
+            await self._controllers.call(
+                RequestCode.CONTROLLER_APPLY_BROKER_ID,
+                ApplyBrokerIdHeader(
+                    config.broker_cluster_name,
+                    config.broker_name,
+                    pending.broker_id,
+                    pending.check_code,
+                ),
+            )
+        except Refusal:
+            # Another broker was quicker: the next attempt asks for the next id.
+            await asyncio.to_thread(self._identity.discard_pending)
+            raise
+        await asyncio.to_thread(self._identity.confirm, pending.broker_id)
+        self.member_id = pending.broker_id
+        log.info("this broker is member %s of %s", self.member_id, config.broker_name)
+
+    async def _register(self) -> None:
+        config = self._cell.value
+        header = RegisterBrokerHeader(
+            cluster_name=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_id=self.member_id,
+            broker_address=self._address(),
+            invoke_time=int(time.time() * 1000),
+            restarted=True,
+            lost_tail=self._store.may_have_lost_tail,
+        )
+        answer = await self._controllers.call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
+        self._store.lost_tail_is_known()
+        reply = RegisterBrokerReply.from_fields(answer.fields)
+        if reply.master_epoch is not None:  # another controller may tell of an older epoch
+            self.observe(
+                state_of(
+                    RoleChangedHeader(
+                        master_address=reply.master_address,
+                        master_epoch=reply.master_epoch,
+                        sync_state_set_epoch=reply.sync_state_set_epoch or 0,
+                        master_broker_id=reply.master_broker_id,
+                    ),
+                    bytes(answer.body),
+                )
+            )
+        self._is_registered = True
+
+    # ---- heartbeats and the lease
+
+    async def _send_heartbeats(self) -> None:
+        """Send heartbeats to all controllers; one that does not answer holds up no other."""
+        under_way: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                for address in self._controllers.known():
+                    if address not in under_way or under_way[address].done():
+                        under_way[address] = asyncio.create_task(self._send_heartbeat(address))
+                await asyncio.sleep(self._interval)
+        finally:
+            for task in under_way.values():
+                task.cancel()
+            await asyncio.gather(*under_way.values(), return_exceptions=True)
+
+    async def _send_heartbeat(self, address: str) -> None:
+        sent = self._clock()
+        try:
+            beat = await self._controllers.heartbeat(address, self._heartbeat())
+            if beat is not None:
+                self._interval = beat.interval or self._interval
+                self._received(beat, sent)
+                if beat.is_leader and not beat.has_master:
+                    await self._ask_for_election()
+        except Exception:  # the next heartbeat follows, whatever this controller answers
+            log.exception("the answer of controller %s to a heartbeat cannot be used", address)
+
+    def _heartbeat(self) -> BrokerHeartbeatHeader:
+        config, last = self._cell.value, self._epochs.last
+        return BrokerHeartbeatHeader(
+            cluster_name=config.broker_cluster_name,
+            broker_addr=self._address(),
+            broker_name=config.broker_name,
+            broker_id=self.member_id,
+            epoch=last.epoch if last else -1,
+            max_offset=self._store.sound_end,
+            confirm_offset=self._store.log.readable,
+            heartbeat_timeout_mills=10_000,
+            election_priority=config.broker_election_priority,
+        )
+
+    def _received(self, beat: Beat, sent: float) -> None:
+        if beat.is_leader:
+            self._heard_leader = self._clock()
+            if beat.lease:
+                self._lease_end = max(self._lease_end, sent + beat.lease)
+        if beat.state is not None:
+            self.observe(beat.state)
+
+    @property
+    def has_lease(self) -> bool:
+        return self._clock() < self._lease_end
+
+    async def _watch_lease(self) -> None:
+        """Announce when the lease of a master ends or comes back."""
+        while True:
+            if self.has_lease is not self._had_lease:
+                self._had_lease = self.has_lease
+                self.on_lease(self._had_lease)
+            left = self._lease_end - self._clock()
+            await asyncio.sleep(min(max(left, 0.02), 0.1))
+
+    async def _ask_for_election(self) -> None:
+        """Ask for a master where there is none; the first broker of a group becomes it."""
+        config = self._cell.value
+        if config.async_learner:
+            return
+        header = ElectMasterHeader(
+            cluster_name=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_id=self.member_id,
+            designate_elect=False,
+            invoke_time=int(time.time() * 1000),
+        )
+        try:
+            await self._controllers.call(RequestCode.CONTROLLER_ELECT_MASTER, header, within=1.0)
+        except (Refusal, NoLeader) as exc:
+            log.debug("no election: %s", exc)
+
+    # ---- roles
+
+    def observe(self, state: GroupState) -> None:
+        """Take note of what a controller says, unless something newer is known."""
+        if self.state is None or state.version > self.state.version:
+            self.state = state
+            self._unresolved = frozenset()  # a change that was based on an older state is void
+            self._changed.set()
+
+    async def _follow_state(self) -> None:
+        taken: tuple[int | None, int] | None = None
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            assert self.state is not None
+            state = self.state
+            wanted = state.master_id, state.epoch
+            if wanted != taken and self.member_id >= 0:
+                try:
+                    await self._take_role(self._role_in(state))
+                except Exception:
+                    log.exception("cannot become %s; trying again", self._role_in(state))
+                    self._changed.set()
+                    await asyncio.sleep(_RETRY_DELAY)
+                    continue
+                taken = wanted
+            master = self._replication()
+            if master is not None and state.master_id == self.member_id:
+                master.set_members(self.state.members | self._unresolved)
+
+    def _role_in(self, state: GroupState) -> Role:
+        is_master = state.master_id == self.member_id
+        return Role(
+            kind=RoleKind.MASTER if is_master else RoleKind.SLAVE,
+            broker_id=MASTER_ID if is_master else self.member_id,
+            is_elected=True,
+            member_id=self.member_id,
+            epoch=state.epoch,
+            master_address=None if is_master else state.master_address,
+        )
+
+    # ---- the sync-state set
+
+    async def _keep_set(self) -> None:
+        while True:
+            await asyncio.sleep(_SET_CHECK_INTERVAL)
+            try:
+                await self._keep_set_once()
+            except Exception:
+                log.exception("the sync-state set cannot be kept; trying again")
+
+    async def _keep_set_once(self) -> None:
+        master, state = self._replication(), self.state
+        if master is None or state is None or state.master_id != self.member_id:
+            self._gone_since.clear()
+            self._behind.clear()
+            return
+        wanted = self._wanted_set(master, state)
+        # A set of the same members gets a new epoch. That voids additions of unknown outcome,
+        # which would hold up every send if such a member is gone.
+        if wanted != state.members or self._unresolved - state.members:
+            await self._alter_set(master, state, wanted)
+
+    def _wanted_set(self, master: MasterReplication, state: GroupState) -> frozenset[int]:
+        now, acks = self._clock(), master.primary.acks()
+        last, confirmed = self._epochs.last, self._store.log.readable
+        start = last.start if last else 0
+        self._gone_since = {m: at for m, at in self._gone_since.items() if m in state.members}
+        wanted = {self.member_id}
+        for member in state.members - {self.member_id}:
+            if not self._has_left(member, acks.get(member), now):
+                wanted.add(member)
+        for member, acked in acks.items():
+            is_near = acked >= confirmed and acked >= start
+            if member not in state.members and is_near and master.primary.is_joinable(member):
+                wanted.add(member)
+        return frozenset(wanted)
+
+    def _has_left(self, member: int, acked: int | None, now: float) -> bool:
+        """Whether a member of the set is gone, or has been behind for too long."""
+        if acked is None:
+            return now - self._gone_since.setdefault(member, now) >= _GONE_AFTER
+        self._gone_since.pop(member, None)
+        if acked >= self._store.log.written:
+            self._behind.pop(member, None)
+            return False
+        since, position = self._behind.setdefault(member, (now, self._store.log.written))
+        if acked >= position:  # it has what was there when it was last found behind
+            self._behind[member] = now, self._store.log.written
+            return False
+        return now - since >= self._cell.value.ha_max_time_slave_not_catchup
+
+    async def _alter_set(
+        self, master: MasterReplication, state: GroupState, wanted: frozenset[int]
+    ) -> None:
+        """Have the controller replace the set; until it answers, both sets count."""
+        master.set_members(state.members | wanted | self._unresolved)
+        header = AlterSyncStateSetHeader(
+            broker_name=self._cell.value.broker_name,
+            master_broker_id=self.member_id,
+            master_epoch=state.epoch,
+            invoke_time=int(time.time() * 1000),
+            renew=wanted == state.members,
+        )
+        body = SyncStateSet(sync_state_set=sorted(wanted), sync_state_set_epoch=state.set_epoch)
+        try:
+            answer = await self._controllers.call(
+                RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+                header,
+                body=fastjson.encode(body),
+                within=1.0,
+                once=True,
+            )
+        except Refusal as exc:
+            log.info("the sync-state set stays %s: %s", sorted(state.members), exc.remark)
+            if self.state is not None and self.state.version == state.version:
+                master.set_members(state.members | self._unresolved)
+            return
+        except BolideError as exc:
+            # The outcome is unknown: who may have been added counts until a newer state is seen.
+            log.debug("the sync-state set is not changed yet: %s", exc)
+            if self.state is not None and self.state.version == state.version:
+                self._unresolved |= wanted
+            return
+        epoch = AlterSyncStateSetReply.from_fields(answer.fields).new_sync_state_set_epoch
+        log.info("the sync-state set is %s", sorted(wanted))
+        self.observe(
+            GroupState(
+                master_id=state.master_id,
+                master_address=state.master_address,
+                epoch=state.epoch,
+                set_epoch=epoch,
+                members=wanted,
+            )
+        )
+
+
+class RoleChangeHandlers:
+    """Serves NOTIFY_BROKER_ROLE_CHANGED of controllers.
+
+    Args:
+        controllers: returns the addresses of the known controllers.
+    """
+
+    def __init__(
+        self,
+        observe: Callable[[GroupState], None],
+        known_hosts: KnownHosts,
+        controllers: Callable[[], Iterable[str]],
+    ) -> None:
+        self._observe = observe
+        self._known_hosts = known_hosts
+        self._controller = Speaker(
+            "a controller", "Name the controllers in controllerAddr", controllers
+        )
+
+    @handles(RoleChangedHeader, RequestCode.NOTIFY_BROKER_ROLE_CHANGED)
+    async def role_changed(self, request: Request[RoleChangedHeader]) -> Reply:
+        code, peer = request.frame.code, request.connection.peer
+        await self._known_hosts.require(code, peer, self._controller)
+        self._observe(state_of(request.header, bytes(request.body)))
+        return Reply()

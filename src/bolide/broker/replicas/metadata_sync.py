@@ -1,0 +1,300 @@
+"""Copies the metadata of a master to its slave: topics, groups, offsets, timers and the rest.
+
+What features need to go on after a failover is in the log, so it arrives with it: half messages,
+waiting timers, the POP journal, the keys of dedup windows. The tables below `config` say how far
+the master has come with them. A slave asks for the tables that have changed, once a second, and
+adopts them when its log has reached the position that the master's had when it read them: a table
+that was ahead of the log would skip messages.
+
+A master of RocketMQ is asked by RocketMQ's own requests, table by table, and less often.
+"""
+
+import asyncio
+import base64
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+from zlib import crc32
+
+from bolide.broker.background import ADMIN, on_saving_thread, on_thread
+from bolide.broker.delay import DelayScheduler
+from bolide.broker.metadata.groups import GroupTable
+from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.tables import Tables
+from bolide.broker.timers import Timers
+from bolide.config import ConfigCell
+from bolide.errors import BolideError
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.replication import ReplicaState
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.offsets import CommitOffsetHeader, OffsetReply, QueryOffsetHeader
+from bolide.protocol.headers.replication import ReplicaStateHeader
+from bolide.protocol.refusals import QueryNotFound, Refusal, RequestCodeNotSupported
+from bolide.remoting.client import RemotingClient
+from bolide.remoting.tasks import uninterrupted
+from bolide.store.message_store import MessageStore
+from bolide.store.tables import Table
+from bolide.store.timers import TimerCheckpoint
+
+log = logging.getLogger(__name__)
+
+LOCAL_TABLES = ("consumer_filters", "timer_metrics")
+"""Fields of `Tables` that each broker derives itself, from heartbeats and timers."""
+
+_JAVA_INTERVAL = 3.0
+"""Seconds between two copies from a master of RocketMQ, which sends every table as a whole."""
+_MAX_LOAD, _LONGEST_PAUSE = 20, 10.0
+"""The request for the tables takes at most one part in so many of the time, however large they are;
+the pause between two is never longer than the second, in seconds."""
+_UNKNOWN_MASTER_DELAY = 0.1
+_LOG_PATIENCE = 5.0
+"""Seconds that a copy waits for the log before it is replaced by a newer one."""
+_JAVA_TABLES = {
+    "topics": RequestCode.GET_ALL_TOPIC_CONFIG,
+    "groups": RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    "offsets": RequestCode.GET_ALL_CONSUMER_OFFSET,
+    "delay_offsets": RequestCode.GET_ALL_DELAY_OFFSET,
+    "request_modes": RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+}
+
+
+def copied_tables(tables: Tables) -> dict[str, Table[Any]]:
+    """The tables that slaves copy, by the name of their field."""
+    return {
+        each.name: getattr(tables, each.name)
+        for each in fields(tables)
+        if each.name not in LOCAL_TABLES
+    }
+
+
+@dataclass(slots=True, kw_only=True)
+class SyncedParts:
+    """The parts of a slave that use copied tables while it is a slave."""
+
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    delay: DelayScheduler
+    timers: Timers
+
+
+class MetadataSync:
+    """Keeps the tables of a slave equal to its master's; belongs to one event loop."""
+
+    def __init__(
+        self,
+        cell: ConfigCell[BrokerConfig],
+        store: MessageStore,
+        tables: Tables,
+        parts: SyncedParts,
+        broker_id: int = -1,
+    ) -> None:
+        self._broker_id = broker_id
+        self._cell = cell
+        self._store = store
+        self._tables = copied_tables(tables)
+        self._parts = parts
+        self._known: dict[str, int] = {}
+        """CRC of each table that was adopted, by file name."""
+        self._client: RemotingClient | None = None
+        self._is_java = False
+        self._call_took = 0.0
+        self._failing = ""
+        self.last_sync = 0.0
+        """Unix time of the last copy that was adopted."""
+
+    def use(self, client: RemotingClient) -> None:
+        self._client = client
+
+    async def run(self, master: Callable[[], str | None]) -> None:
+        """Copy tables until cancelled; failures are logged once and tried again."""
+        while True:
+            address = master()
+            if address is None:
+                await asyncio.sleep(_UNKNOWN_MASTER_DELAY)
+                continue
+            self._call_took = 0.0
+            try:
+                was_first = not self.last_sync
+                await self.copy(address)
+                self._failing = ""
+                if was_first and self.last_sync:
+                    continue  # the master learns at once that this slave has its tables
+            except Exception as exc:  # noqa: BLE001  logged; the next round tries again
+                self._report(address, exc)
+            interval = _JAVA_INTERVAL if self._is_java else self._cell.value.metadata_sync_interval
+            pause = min(_MAX_LOAD * self._call_took, _LONGEST_PAUSE)
+            await asyncio.sleep(max(interval, pause))
+
+    def _report(self, address: str, exc: Exception) -> None:
+        if self._failing != str(exc):
+            self._failing = str(exc)
+            log.warning("the metadata of master %s cannot be copied: %s", address, exc)
+
+    async def copy(self, address: str) -> None:
+        """Copy what has changed at the master once.
+
+        Raises:
+            RemotingError, Refusal: the master does not answer, or not with the tables.
+            BadJson: its answer cannot be read.
+        """
+        assert self._client is not None
+        is_adopted = True
+        if not self._is_java:
+            try:
+                is_adopted = await self._copy_changes(self._client, address)
+            except RequestCodeNotSupported:
+                self._is_java = True
+        if self._is_java:
+            await self._copy_from_java(self._client, address)
+        if is_adopted:
+            self.last_sync = time.time()
+        await self._send_home(self._client, address)
+
+    async def _send_home(self, client: RemotingClient, address: str) -> None:
+        """Commit at the master what was committed here meanwhile and is ahead.
+
+        Consumers do so until they know that the master is back, for up to half a minute.
+        """
+        offsets = self._parts.offsets
+        for group, topic, queue_id, offset in offsets.own():
+            try:
+                if await _offset_at(client, address, (group, topic, queue_id)) < offset:
+                    header = CommitOffsetHeader(group, topic, queue_id, offset)
+                    await client.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            except Refusal as exc:
+                log.info("the master does not take an offset of %s in %s: %s", group, topic, exc)
+            offsets.forget_own(group, topic, queue_id)
+
+    async def _copy_changes(self, client: RemotingClient, address: str) -> bool:
+        """Adopt the tables that have changed; False if the log has not come that far."""
+        known = ";".join(f"{name}={crc}" for name, crc in self._known.items())
+        begun = time.monotonic()
+        answer = await client.call(
+            address,
+            RequestCode.BOLIDE_GET_REPLICA_STATE,
+            ReplicaStateHeader(known, self._broker_id, self.last_sync > 0),
+        )
+        self._call_took = time.monotonic() - begun
+        state = fastjson.decode(answer.body, ReplicaState)
+        if not await self._has_log(state.log_end):
+            return False
+        by_file = {table.path.name: name for name, table in self._tables.items()}
+        texts = {by_file[file]: text for file, text in state.tables.items() if file in by_file}
+        await uninterrupted(self._adopt({name: text.encode() for name, text in texts.items()}))
+        if state.timer_checkpoint:
+            await uninterrupted(self._adopt_timers(base64.b64decode(state.timer_checkpoint)))
+        for file, text in state.tables.items():
+            self._known[file] = crc32(text.encode())
+        return True
+
+    async def _has_log(self, position: int) -> bool:
+        """Wait until this log, as far as it is confirmed, has reached a position."""
+        deadline = time.monotonic() + _LOG_PATIENCE
+        while self._store.log.readable < position:
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(0.02)
+        return True
+
+    async def _copy_from_java(self, client: RemotingClient, address: str) -> None:
+        texts = {}
+        for name, code in _JAVA_TABLES.items():
+            try:
+                answer = await client.call(address, code)
+            except RequestCodeNotSupported:
+                continue  # RocketMQ 4.9 has no request modes
+            if answer.body:
+                texts[name] = bytes(answer.body)
+        await uninterrupted(self._adopt(texts))
+        try:
+            answer = await client.call(address, RequestCode.GET_TIMER_CHECK_POINT)
+        except BolideError:
+            return  # RocketMQ 4.9 has no timers, and 5.x may have them switched off
+        if answer.body:
+            await uninterrupted(self._adopt_timers(bytes(answer.body).ljust(4096, b"\0")))
+
+    # ---- adopting
+
+    async def _adopt(self, texts: Mapping[str, bytes]) -> None:
+        decoded = {
+            name: await on_thread(ADMIN, self._tables[name].decode, text)
+            for name, text in texts.items()
+        }
+        for name in [each for each in self._tables if each in decoded]:  # topics come first
+            await self._adopt_one(name, decoded[name])
+
+    async def _adopt_one(self, name: str, value: Any) -> None:
+        parts, table = self._parts, self._tables[name]
+        if name == "topics":
+            for topic in await parts.topics.adopt(value):
+                await on_thread(ADMIN, self._store.remove_topic, topic)
+        elif name == "groups":
+            parts.groups.adopt(value)
+        elif name == "offsets":
+            parts.offsets.adopt(value)
+        elif name == "delay_offsets":
+            parts.delay.adopt(value)
+        else:  # read when this slave becomes master
+            table.value = value
+            table.changed()
+            await on_saving_thread(table.save)
+
+    async def _adopt_timers(self, data: bytes) -> None:
+        checkpoint = TimerCheckpoint.decode(data)
+        if checkpoint.read_time:
+            await on_thread(ADMIN, self._parts.timers.adopt, checkpoint)
+
+
+async def _offset_at(client: RemotingClient, address: str, queue: tuple[str, str, int]) -> int:
+    """What the master has for a group, a topic and a queue id; -1 if nothing."""
+    group, topic, queue_id = queue
+    header = QueryOffsetHeader(
+        consumer_group=group, topic=topic, queue_id=queue_id, set_zero_if_not_found=False
+    )
+    try:
+        answer = await client.call(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+    except QueryNotFound:
+        return -1
+    return OffsetReply.from_fields(answer.fields).offset
+
+
+class StateSource:
+    """The tables of a master, for BOLIDE_GET_REPLICA_STATE."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        tables: Tables,
+        delay: DelayScheduler,
+        timer_checkpoint: Callable[[], TimerCheckpoint | None],
+    ) -> None:
+        self._store = store
+        self._tables = copied_tables(tables)
+        self._delay = delay
+        self._timer_checkpoint = timer_checkpoint
+
+    async def changes(self, known: str) -> ReplicaState:
+        """The tables whose CRC the slave does not have."""
+        texts = await on_thread(ADMIN, self._encode)
+        crcs = dict(each.split("=", 1) for each in known.split(";") if "=" in each)
+        checkpoint = self._timer_checkpoint()
+        return ReplicaState(
+            tables={
+                name: text.decode()
+                for name, text in texts.items()
+                if crcs.get(name) != str(crc32(text))
+            },
+            timer_checkpoint=base64.b64encode(checkpoint.encode()).decode() if checkpoint else "",
+            log_end=self._store.log.end,  # last: the tables speak of nothing behind it
+        )
+
+    def _encode(self) -> dict[str, bytes]:
+        return {
+            table.path.name: table.encode(self._delay.table() if name == "delay_offsets" else None)
+            for name, table in self._tables.items()
+        }

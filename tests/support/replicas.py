@@ -1,0 +1,90 @@
+"""A master and its slaves without brokers: stores joined by replication over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bolide.replication.epochs import Epochs
+from bolide.replication.peers import PeerPolicy
+from bolide.replication.primary import Primary, PrimarySettings
+from bolide.replication.replica import Replica, ReplicaSettings
+from bolide.store.config import FlushMode
+from bolide.store.message_store import MessageStore
+from tests.support.store import small_config
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(slots=True)
+class Master:
+    store: MessageStore
+    primary: Primary
+
+    @property
+    def ha_address(self) -> str:
+        return f"{LOOPBACK}:{self.primary.port}"
+
+
+@asynccontextmanager
+async def serving_master(
+    store: MessageStore,
+    *,
+    epochs: Epochs | None = None,
+    settings: PrimarySettings | None = None,
+    policy: PeerPolicy | None = None,
+) -> AsyncIterator[Master]:
+    """Serve the log of an open store to slaves."""
+    chosen = settings or PrimarySettings(transfer_size=1000)
+    primary = Primary(
+        store.log,
+        lambda: chosen,
+        address=(LOOPBACK, 0),
+        policy=policy or PeerPolicy(),
+        epochs=epochs,
+        confirmed=lambda: store.log.readable,
+    )
+    async with primary:
+        yield Master(store, primary)
+
+
+@dataclass(slots=True)
+class Slave:
+    store: MessageStore
+    replica: Replica
+    epochs: Epochs | None = None
+    arrived: list[tuple[bytes, int]] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def following_slave(
+    root: Path,
+    master: str | None,
+    *,
+    epochs: Epochs | None = None,
+    mode: FlushMode = FlushMode.ASYNC,
+    broker_id: int = 1,
+    fence: int = -1,
+) -> AsyncIterator[Slave]:
+    """Open a store and follow a master with it."""
+    config = small_config(root, mode=mode)
+    with MessageStore(config, background=mode is FlushMode.SYNC) as store:
+        store.replica.begin()
+        replica = Replica(
+            store,
+            lambda: ReplicaSettings(broker_id=broker_id),
+            master=lambda: master,
+            epochs=epochs,
+            fence=lambda: fence,
+        )
+        slave = Slave(store, replica, epochs)
+        replica.on_arrived.add(
+            lambda queues: slave.arrived.extend((each.topic, each.queue_id) for each in queues)
+        )
+        task = asyncio.create_task(replica.run())
+        try:
+            yield slave
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

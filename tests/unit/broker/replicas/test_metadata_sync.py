@@ -1,0 +1,122 @@
+"""Tables that a slave copies from its master."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bolide.broker.replicas.metadata_sync import LOCAL_TABLES, MetadataSync, copied_tables
+from bolide.broker.replicas.slave import SlaveReplication
+from bolide.broker.server import Broker
+from bolide.broker.settings.config import BrokerRole
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.replication import ReplicaState
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.replication import ReplicaStateHeader
+from bolide.remoting.client import RemotingClient
+from tests.support.aio import on_loop, until
+from tests.support.broker import BrokerClient, broker_in
+
+
+@asynccontextmanager
+async def pair(directory: Path) -> AsyncIterator[tuple[Broker, Broker, MetadataSync]]:
+    """A master, and a slave that replicates its log; tests copy the tables themselves."""
+    async with broker_in(directory / "master") as master:
+        ha_address = f"127.0.0.1:{master.config.value.ha_listen_port}"
+        settings: dict[str, Any] = {
+            "broker_role": BrokerRole.SLAVE, "broker_id": 1, "ha_master_address": ha_address,
+        }  # fmt: skip
+        async with broker_in(directory / "slave", **settings) as slave:
+            replication = slave.parts.replication
+            assert isinstance(replication, SlaveReplication)
+            yield master, slave, replication.sync
+
+
+async def state_of(broker: Broker, known: str = "") -> ReplicaState:
+    async with RemotingClient() as client:
+        answer = await client.call(
+            broker.address, RequestCode.BOLIDE_GET_REPLICA_STATE, ReplicaStateHeader(known)
+        )
+    return fastjson.decode(answer.body, ReplicaState)
+
+
+@on_loop
+async def test_a_master_hands_out_all_tables_but_those_that_each_broker_derives(
+    tmp_path: Path,
+) -> None:
+    async with broker_in(tmp_path) as master:
+        told = await state_of(master)
+        tables = copied_tables(master._tables)
+    assert told.tables.keys() == {table.path.name for table in tables.values()}
+    assert not tables.keys() & set(LOCAL_TABLES)
+    assert {"topics.json", "consumerOffset.json", "filterFunctions.json"} <= told.tables.keys()
+    assert told.log_end == master.store.log.end
+
+
+@on_loop
+async def test_only_what_has_changed_is_sent_again(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, _, sync):
+        await sync.copy(master.address)
+        known = ";".join(f"{name}={crc}" for name, crc in sync._known.items())
+        assert (await state_of(master, known)).tables == {}
+
+        master.parts.offsets.commit("readers", "T", 0, 7)
+        assert (await state_of(master, known)).tables.keys() == {"consumerOffset.json"}
+
+
+@on_loop
+async def test_a_slave_has_the_tables_of_its_master_after_a_copy(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, slave, sync), BrokerClient(master.address) as client:
+        await client.send("T", b"x")
+        master.parts.groups.require("readers")
+        master.parts.offsets.commit("readers", "T", 0, 1)
+        await sync.copy(master.address)
+        assert "T" in slave.parts.topics
+        assert "readers" in slave.parts.groups
+        assert slave.parts.offsets.find("readers", "T", 0) == 1
+        assert sync.last_sync > 0
+
+
+@on_loop
+async def test_a_topic_that_was_deleted_at_the_master_goes_with_its_queues(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, slave, sync), BrokerClient(master.address) as client:
+        await client.send("T", b"x")
+        await sync.copy(master.address)
+        assert slave.store.max_offset("T", 0) == 1
+        await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+        await sync.copy(master.address)
+        assert "T" not in slave.parts.topics
+        assert slave.store.max_offset("T", 0) == 0
+
+
+@on_loop
+async def test_tables_wait_for_the_log_that_they_speak_of(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, slave, sync), BrokerClient(master.address) as client:
+        await client.send("T", b"x")
+        await until(lambda: slave.store.log.readable == master.store.log.end)
+        slave.store.log.confirmed = 0  # as if the message had not been confirmed yet
+        master.parts.offsets.commit("readers", "T", 0, 1)
+        copying = asyncio.create_task(sync.copy(master.address))
+        await asyncio.sleep(0.1)
+        assert not copying.done()
+        assert slave.parts.offsets.find("readers", "T", 0) is None
+
+        slave.store.log.confirmed = slave.store.log.end
+        await copying
+        assert slave.parts.offsets.find("readers", "T", 0) == 1
+
+
+@on_loop
+async def test_a_master_of_rocketmq_is_asked_by_its_own_requests(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, slave, sync), BrokerClient(master.address) as client:
+        await client.send("T", b"x")
+        master.parts.offsets.commit("readers", "T", 0, 1)
+        routes = master.parts.dispatcher.routes
+
+        del routes[RequestCode.BOLIDE_GET_REPLICA_STATE]
+        del routes[RequestCode.GET_ALL_MESSAGE_REQUEST_MODE]  # 4.9 does not have it
+        await sync.copy(master.address)
+        assert sync._is_java
+        assert "T" in slave.parts.topics
+        assert slave.parts.offsets.find("readers", "T", 0) == 1
