@@ -19,6 +19,7 @@ from bolide.protocol.bodies.heartbeat import ConsumerGroup, Heartbeat, ProducerG
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.transactions import CheckTransactionHeader
+from bolide.protocol.refusals import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class BrokerCall(Protocol):
     """Sends a request to a broker."""
 
     def __call__(
-        self, address: str, code: RequestCode, *, body: bytes = b""
+        self, address: str, code: RequestCode, *, body: bytes = b"", within: float | None = None
     ) -> Awaitable[Frame]: ...
 
 
@@ -195,26 +196,32 @@ class Heartbeats:
         is_new = connections.reconnected_at(address) >= announced.when
         return group in announced.producers and connections.is_connected(address) and not is_new
 
+    async def probe(self, address: str, within: float) -> bool:
+        """Send a heartbeat to a broker that failed; whether it answered in time."""
+        async with self._locks[address]:
+            return await self._announce(address, within=within)
+
     async def _send_to(self, address: str) -> None:
         async with self._locks[address]:
             await self._announce(address)
 
-    async def _announce(self, address: str) -> None:
+    async def _announce(self, address: str, *, within: float | None = None) -> bool:
         """Send a heartbeat, under the lock of the broker; a failure is logged once."""
         began = asyncio.get_running_loop().time()
         producers = frozenset(self._members.producers)
         try:
             body = fastjson.encode(self._members.heartbeat())
-            await self._call(address, RequestCode.HEART_BEAT, body=body)
+            await self._call(address, RequestCode.HEART_BEAT, body=body, within=within)
         except BolideError as exc:
             if address not in self._unresponsive:
                 self._unresponsive.add(address)
                 log.warning("broker %s does not accept heartbeats: %s", address, exc)
-            return
+            return isinstance(exc, Refusal)
         self._announced[address] = _Announcement(began, producers)
         if address in self._unresponsive:
             self._unresponsive.discard(address)
             log.info("broker %s accepts heartbeats again", address)
+        return True
 
     def forget_brokers(self) -> None:
         """Drop the state of brokers that are in no route any more."""

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Self
 
 from bolide.client.errors import NameServersUnreachable, NoNameServer, RouteNotFound
 from bolide.client.instance.heartbeats import ConsumerMember, Heartbeats, Members, ProducerMember
+from bolide.client.instance.hedged_calls import first_answer
 from bolide.client.instance.lifecycle import SharedInstances
 from bolide.client.instance.lookups import Lookups
+from bolide.client.instance.route_renewals import RouteRenewals
 from bolide.client.instance.routes import (
     REFRESH_INTERVAL,
     RETRY_INTERVAL,
@@ -20,6 +22,7 @@ from bolide.client.instance.routes import (
 )
 from bolide.client.instance.server_requests import PendingReplies, ServerRequests
 from bolide.client.instance.settings import ClientSettings
+from bolide.client.instance.suspects import Probed, SuspectBrokers
 from bolide.errors import BolideError, ConfigError
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicRoute
@@ -36,6 +39,9 @@ from bolide.remoting.errors import CallTimedOut, RemotingError
 from bolide.remoting.signing import Signer
 
 log = logging.getLogger("bolide.client.instance")  # documented in docs/how-to/logging.md
+
+_PROBE_TIMEOUT = 1.0
+"""Seconds within which a broker that is avoided must answer a heartbeat."""
 
 
 class ClientInstance:
@@ -55,7 +61,11 @@ class ClientInstance:
             self._fetch_route,
             on_change=self._members.route_changed,
             on_new_broker=self.heartbeat_soon,
+            on_master_replaced=self._drop_connections,
         )
+        self.renewals = RouteRenewals(self.routes.renew)
+        self.suspects = SuspectBrokers(self._probe, self.renewals.renew, self.routes.master_of)
+        self.routes.suspects = self.suspects
         self.lookups = Lookups(self)
         self._heartbeats = Heartbeats(self._members, self.routes, self.call)
         self.pending_replies = PendingReplies()
@@ -120,6 +130,8 @@ class ClientInstance:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.suspects.close()
+        await self.renewals.close()
         await self.routes.close()
         await self.remoting.__aexit__(None, None, None)
         log.info("client %s ended", self.client_id)
@@ -176,12 +188,7 @@ class ClientInstance:
             Refusal: a NameServer refused.
         """
         seconds = self.settings.call_timeout if within is None else within
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._addresses_known.wait()
-        addresses = self.name_servers.in_order()
-        if not addresses:
-            raise NoNameServer
+        addresses = await self._name_server_addresses(seconds)
         failure: RemotingError | None = None
         for address in addresses:
             try:
@@ -196,6 +203,15 @@ class ClientInstance:
                 return reply
         raise NameServersUnreachable(addresses, failure) from failure
 
+    async def _name_server_addresses(self, seconds: float) -> tuple[str, ...]:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._addresses_known.wait()
+        addresses = self.name_servers.in_order()
+        if not addresses:
+            raise NoNameServer
+        return addresses
+
     def find_connection(self, broker_name: str) -> Connection | None:
         """The open connection for sends to a broker's master, if any."""
         address = self.routes.master(broker_name)
@@ -207,6 +223,27 @@ class ClientInstance:
             return address
         host, _, port = address.rpartition(":")
         return f"{host}:{int(port) - 2}"
+
+    def broker_failed(self, address: str, topic: str) -> None:
+        """Avoid a broker that did not answer until it does, and renew the route of the topic."""
+        name = self.routes.name_of(address)
+        if name is None:
+            self.renewals.renew_soon(topic)  # the address is that of an older route
+        else:
+            self.suspects.add(address, name, topic)
+
+    async def _probe(self, address: str, broker_name: str) -> Probed:
+        """Send a heartbeat to a broker that did not answer, if it still is in a route."""
+        if self.routes.name_of(address) is None:
+            is_replaced = self.routes.master(broker_name) is not None
+            return Probed.REPLACED if is_replaced else Probed.ABSENT
+        answers = await self._heartbeats.probe(address, _PROBE_TIMEOUT)
+        return Probed.ANSWERS if answers else Probed.SILENT
+
+    def _drop_connections(self, address: str) -> None:
+        """Fail the calls to a former master, which may never answer, so that they are repeated."""
+        self.remoting.disconnect(address)
+        self.remoting.disconnect(self.vip(address))
 
     async def _connect(self, address: str, code: RequestCode, seconds: float) -> float:
         """Connect within the timeout of a call; return the seconds it took."""
@@ -271,12 +308,18 @@ class ClientInstance:
     # Routes
 
     async def _fetch_route(self, topic: str) -> TopicRoute | None:
+        """Query a route; a NameServer that is slow to answer is not waited for."""
+        addresses = await self._name_server_addresses(self.settings.call_timeout)
+        code, header = RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic)
         try:
-            reply = await self.call_name_server(
-                RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic)
+            answered, reply = await first_answer(
+                addresses, lambda address: self.call(address, code, header)
             )
         except TopicNotFound:
             return None
+        except RemotingError as exc:
+            raise NameServersUnreachable(addresses, exc) from exc
+        self.name_servers.prefer(answered)
         return fastjson.decode(reply.body, TopicRoute)
 
     async def _poll_routes(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from bolide.client.consumer.received import read_messages
 from bolide.client.errors import RouteNotFound
-from bolide.client.instance.leader_calls import Caller, call_leader
+from bolide.client.instance.leader_calls import Caller, call_group
 from bolide.client.instance.lifecycle import Lifecycle, Startable
 from bolide.client.instance.routes import MASTER_ID
 from bolide.client.instance.settings import ClientSettings
@@ -71,13 +71,13 @@ class Lookups:
     async def max_offset(self, queue: MessageQueue, *, committed: bool = True) -> int:
         """The offset that the next message of the queue will have."""
         header = MaxOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, committed=committed)
-        reply = await self._call_master(queue, RequestCode.GET_MAX_OFFSET, header)
+        reply = await self._call_group(queue, RequestCode.GET_MAX_OFFSET, header)
         return OffsetReply.from_fields(reply.fields).offset
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest stored message."""
         header = QueueHeader(queue.topic, queue.queue_id)
-        reply = await self._call_master(queue, RequestCode.GET_MIN_OFFSET, header)
+        reply = await self._call_group(queue, RequestCode.GET_MIN_OFFSET, header)
         return OffsetReply.from_fields(reply.fields).offset
 
     async def search_offset(
@@ -90,17 +90,17 @@ class Lookups:
             timestamp=timestamp,
             boundary_type=boundary,
         )
-        reply = await self._call_master(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        reply = await self._call_group(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return OffsetReply.from_fields(reply.fields).offset
 
     async def earliest_time(self, queue: MessageQueue) -> int:
         """When the oldest message of the queue was stored, in ms; -1 if it is empty."""
         header = QueueHeader(queue.topic, queue.queue_id)
-        reply = await self._call_master(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+        reply = await self._call_group(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
         return StoreTimeReply.from_fields(reply.fields).timestamp
 
-    async def _call_master(self, queue: MessageQueue, code: RequestCode, header: Header) -> Frame:
-        return await call_leader(self._caller, queue, code, header)
+    async def _call_group(self, queue: MessageQueue, code: RequestCode, header: Header) -> Frame:
+        return (await call_group(self._caller, queue, code, header)).frame
 
     # Messages
 

@@ -6,7 +6,7 @@
 import logging
 import random
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from http.client import HTTPException
 from typing import NamedTuple
@@ -127,11 +127,15 @@ class Routes:
         *,
         on_change: Callable[[str], None] = lambda _topic: None,
         on_new_broker: Callable[[], None] = lambda: None,
+        on_master_replaced: Callable[[str], None] = lambda _address: None,
     ) -> None:
         self.brokers: dict[str, dict[int, str]] = {}
+        self.suspects: Container[str] = frozenset()
+        """Addresses of brokers that did not answer; others are preferred."""
         self._fetch_route = fetch_route
         self._on_change = on_change
         self._on_new_broker = on_new_broker
+        self._on_master_replaced = on_master_replaced
         self._known: dict[str, _KnownRoute] = {}
         self._fetches: SingleFlight[_RouteKey, _KnownRoute] = SingleFlight(_closed)
 
@@ -158,6 +162,20 @@ class Routes:
         """
         before = self._known.get(topic)
         return await self._fetch(topic) is not before
+
+    async def renew(self, topic: str) -> bool:
+        """Fetch a route after a failure; True if it changed. Raises like `refresh`.
+
+        Broker groups that left the route stay until the next `refresh`: a broker that is restarted
+        is back soon, and consumers that gave up its queues would read their last messages again.
+        """
+        before = self._known.get(topic)
+        route = await self._fetch_route(topic)
+        if route is None:
+            raise RouteNotFound(topic)
+        if before is not None:
+            route = _with_absent(route, before.route)
+        return self._put(topic, _sorted(route)) is not before
 
     def forget_all_but(self, topics: Iterable[str]) -> None:
         """Drop all other routes, and the brokers that only they contain."""
@@ -201,6 +219,13 @@ class Routes:
     def find_publish_queues(self, topic: str) -> Queues | None:
         known = self._known.get(topic)
         return known.publish if known else None
+
+    def lacks_masters(self, topic: str) -> bool:
+        """Whether a topic cannot be sent to only because its brokers have no master now."""
+        known = self._known.get(topic)
+        if known is None or known.publish:
+            return False
+        return any(each.perm & WRITE and each.write_queue_nums for each in known.route.queue_datas)
 
     async def publish_queues(self, topic: str, template: TopicTemplate | None = None) -> Queues:
         """The writable queues of brokers with a master, sorted by broker.
@@ -285,13 +310,22 @@ class Routes:
         return address
 
     def find_broker(self, broker_name: str, broker_id: int) -> BrokerAddress | None:
-        """The replica to pull from: the requested one, for a slave the next one, else any."""
+        """The replica to pull from: the requested one, for a slave the next one, else any.
+
+        A suspect is returned only if all members of the group are.
+        """
         members = self.brokers.get(broker_name) or {}
         wanted = [broker_id] if broker_id == MASTER_ID else [broker_id, broker_id + 1]
-        for number in [*wanted, *sorted(members)]:
-            if number in members:
-                return BrokerAddress(members[number], number != MASTER_ID)
-        return None
+        present = [number for number in [*wanted, *sorted(members)] if number in members]
+        usable = (number for number in present if members[number] not in self.suspects)
+        number = next(usable, present[0] if present else None)
+        return None if number is None else BrokerAddress(members[number], number != MASTER_ID)
+
+    def slaves_of(self, queue: MessageQueue) -> list[str]:
+        """The addresses of the slaves of a queue's broker, suspects last."""
+        members = self.brokers.get(self.broker_of(queue)) or {}
+        addresses = [members[number] for number in sorted(members) if number != MASTER_ID]
+        return sorted(addresses, key=lambda each: each in self.suspects)
 
     def masters(self) -> set[str]:
         """The addresses of all masters."""
@@ -311,10 +345,15 @@ class Routes:
     def _add_brokers(self, named: Mapping[str, dict[int, str]]) -> None:
         """Use the latest addresses: routes of other topics may predate a broker's move."""
         known = self.addresses()
+        masters = {name: self.master(name) for name in named}
         self.brokers |= named
         self._forget_brokers()
         if self.addresses() - known:
             self._on_new_broker()
+        for name, address in masters.items():
+            if address is not None and self.master(name) not in {None, address}:
+                log.info("the master of %s is now %s", name, self.master(name))
+                self._on_master_replaced(address)
 
     def _forget_brokers(self) -> None:
         routes = (known.route for known in self._known.values())
@@ -369,6 +408,28 @@ def _sorted(route: TopicRoute) -> TopicRoute:
         route,
         queue_datas=sorted(route.queue_datas, key=_broker_name),
         broker_datas=sorted(route.broker_datas, key=lambda each: each.broker_name),
+    )
+
+
+def _with_absent(route: TopicRoute, before: TopicRoute) -> TopicRoute:
+    """A route, and the groups of the one before that it does not contain."""
+    present = {each.broker_name for each in route.broker_datas}
+    mappings = before.topic_queue_mapping_by_broker or {}
+    return msgspec.structs.replace(
+        route,
+        queue_datas=[
+            *route.queue_datas,
+            *(each for each in before.queue_datas if each.broker_name not in present),
+        ],
+        broker_datas=[
+            *route.broker_datas,
+            *(each for each in before.broker_datas if each.broker_name not in present),
+        ],
+        topic_queue_mapping_by_broker=(
+            {name: mapping for name, mapping in mappings.items() if name not in present}
+            | (route.topic_queue_mapping_by_broker or {})
+        )
+        or route.topic_queue_mapping_by_broker,
     )
 
 

@@ -121,6 +121,7 @@ class SendFastPath:
         targets = self._find_targets(message.topic)
         if properties is None or targets is None:
             return None
+        self._choice.skip_suspects(targets.topic, targets.queues)
         target = targets.at(self._choice.next_index(targets.topic, targets.size))
         connection = self._instance.find_connection(target.broker)
         return None if connection is None else (target, connection, properties)
@@ -189,11 +190,20 @@ class SendFastPath:
         self, send: "_InFlightSend", reply: Frame | RemotingError
     ) -> SendResult:
         message, queue = send.message, send.target.queue
+        if isinstance(reply, RemotingError):
+            self._suspect_master(send)
         with_id = message.with_properties({PropertyName.UNIQUE_ID: send.unique_id})
         request = await self._builder.build(with_id)
         queues = self._instance.routes.find_publish_queues(queue.topic) or (queue,)
         attempts = Attempts(send.began, send.began + send.seconds)
         return await self._sender.continue_after(request, queues, queue, reply, attempts)
+
+    def _suspect_master(self, send: "_InFlightSend") -> None:
+        """Suspect the broker of a failed send, unless another one is the master by now."""
+        instance = self._instance
+        address = instance.routes.master(send.target.broker)
+        if address and instance.remoting.uses(instance.vip(address), send.connection):
+            instance.broker_failed(address, send.target.queue.topic)
 
 
 class _Target(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, TypedDict, Unpack, overload
 
-from bolide.client.errors import BatchPartlySent
+from bolide.client.errors import BatchPartlySent, RouteNotFound
 from bolide.client.instance.instance import ClientInstance
 from bolide.client.instance.lifecycle import Lifecycle
 from bolide.client.instance.lookups import LookupMethods
@@ -369,11 +369,19 @@ class Producer(LookupMethods):
 
     async def _queues(self, topic: str, deadline: float, shown: str) -> Sequence[MessageQueue]:
         """All writable queues of a topic; `shown` is its name without namespace."""
-        queues = self._instance.routes.find_publish_queues(topic)
+        routes = self._instance.routes
+        queues = routes.find_publish_queues(topic)
         if queues:
             return queues
         async with self._sender.within_deadline(deadline, shown):
-            return await self._instance.routes.publish_queues(topic, self._template)
+            while True:
+                while routes.lacks_masters(topic):  # one may be elected now
+                    await self._instance.renewals.renew(topic)
+                try:
+                    return await routes.publish_queues(topic, self._template)
+                except RouteNotFound:
+                    if not routes.lacks_masters(topic):
+                        raise
 
     def _deadline(self, how: SendArguments) -> float:
         seconds = how.get("timeout") if how else None

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
@@ -76,11 +76,27 @@ class BrokerFaults:
         return not self.is_available(broker_name), fault.latency, fault.until
 
 
-class QueueChoice:
-    """Round robin over the queues of each topic; with `faults`, unavailable brokers are skipped."""
+class SuspectMasters(Protocol):
+    """Masters that did not answer; false if there are none."""
 
-    def __init__(self, faults: BrokerFaults | None = None) -> None:
+    def __bool__(self) -> bool: ...
+
+    def leads(self, queue: MessageQueue) -> bool:
+        """Whether the master of a queue is one of them."""
+        ...
+
+
+class QueueChoice:
+    """Round robin over the queues of each topic, if possible past brokers that do not answer.
+
+    With `faults`, unavailable brokers are skipped too.
+    """
+
+    def __init__(
+        self, faults: BrokerFaults | None = None, suspects: SuspectMasters | None = None
+    ) -> None:
         self._faults = faults
+        self._suspects = suspects
         self._indexes: dict[str, int] = {}
 
     def choose(
@@ -89,7 +105,7 @@ class QueueChoice:
         """The next of these queues, if possible at another broker than `avoid`."""
         index = self.next_index(topic, len(queues))
         self.advance(topic)
-        if avoid is None and self._faults is None:
+        if avoid is None and self._faults is None and not self._suspects:
             return queues[index % len(queues)]
         return self._choose_avoiding(queues, index, avoid)
 
@@ -100,6 +116,17 @@ class QueueChoice:
             index = self._indexes[topic] = random.randrange(queues)  # noqa: S311  to spread load
         return index
 
+    def skip_suspects(self, topic: str, queues: Sequence[MessageQueue]) -> None:
+        """Advance to a queue whose master answers, if there is one."""
+        for _ in queues if self._suspects else ():
+            if self.answers(queues[self.next_index(topic, len(queues)) % len(queues)]):
+                return
+            self.advance(topic)
+
+    def answers(self, queue: MessageQueue) -> bool:
+        """Whether the master of a queue is not suspected."""
+        return not self._suspects or not self._suspects.leads(queue)
+
     def advance(self, topic: str) -> None:
         self._indexes[topic] += 1
 
@@ -108,7 +135,8 @@ class QueueChoice:
     ) -> MessageQueue:
         start = index % len(queues)
         in_order = [*queues[start:], *queues[:start]]
-        others = [queue for queue in in_order if queue.broker_name != avoid] or in_order
+        usable = [queue for queue in in_order if self.answers(queue)] or in_order
+        others = [queue for queue in usable if queue.broker_name != avoid] or usable
         if self._faults is None:
             return others[0]
         for queue in others:

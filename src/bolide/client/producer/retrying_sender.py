@@ -1,16 +1,26 @@
 """Sends with retries: after a failure to another broker, until the timeout.
 
 A keyed message is retried at the same queue only, because other queues cannot detect duplicates.
+
+A broker that cannot be reached has not stored the message, so such a try does not count as one of
+the retries: if there is no other broker, the route is queried until it names a new master or the
+timeout has passed. A failover is noticed within the 200 ms of these queries.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from bolide.client.errors import BrokerUnknown, ClientError, SendFailed, SendTimedOut
+from bolide.client.errors import (
+    BrokerUnknown,
+    ClientError,
+    SendFailed,
+    SendTimedOut,
+    WrongState,
+)
 from bolide.client.instance.instance import ClientInstance
 from bolide.client.producer.hooks import ForbiddenHook, SendContext, SendHook
 from bolide.client.producer.queue_choice import BrokerFaults, QueueChoice
@@ -22,9 +32,9 @@ from bolide.model.message_queue import MessageQueue
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.send import SendReply
-from bolide.protocol.refusals import NotLeaderForQueue, Refusal
+from bolide.protocol.refusals import GoAway, NotLeaderForQueue, Refusal, ServiceNotAvailable
 from bolide.remoting.client import accepted
-from bolide.remoting.errors import CallTimedOut, RemotingError
+from bolide.remoting.errors import CallTimedOut, ConnectFailed, RemotingError
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +53,11 @@ _PERSISTENT_REFUSALS = (
 
 MIN_TRY_SECONDS = 0.001
 """A try is not started with less time left: timers may fire a little before the deadline."""
+
+_NOT_SENT = (ConnectFailed, BrokerUnknown)
+"""Failures before the request was written."""
+_MASTER_LOST = (RemotingError, BrokerUnknown, ServiceNotAvailable, GoAway)
+"""Failures after which the route may name another master."""
 _FIRST_PAUSE, _MAX_PAUSE = 0.02, 0.5
 
 
@@ -53,6 +68,8 @@ class Attempts:
     began: float
     deadline: float
     brokers: list[str] = field(default_factory=list)
+    not_sent: int = 0
+    """How many of the tries did not reach a broker."""
     failure: Exception | None = None
     weakly_stored: SendResult | None = None
     """A result other than SEND_OK, returned unless a later try succeeds."""
@@ -73,7 +90,7 @@ class RetryingSender:
     ) -> None:
         self._instance = instance
         self._settings = settings
-        self.choice = QueueChoice(faults)
+        self.choice = QueueChoice(faults, instance.suspects)
         self._faults = faults
         self._group = group
         self._send_hooks = send_hooks
@@ -89,11 +106,7 @@ class RetryingSender:
         if isinstance(chosen, MessageQueue) and request.is_keyed and self._settings.retries:
             result = await self._retry_same_queue(request, chosen, attempts)
         elif isinstance(chosen, MessageQueue):
-            sent = self._send_to(request, chosen, deadline - attempts.began)
-            result = await self._try(sent, chosen, attempts)
-            if result is None and isinstance(attempts.failure, NotLeaderForQueue):
-                sent = self._send_to(request, chosen, deadline - self._now())
-                result = await self._try(sent, chosen, attempts)
+            result = await self._try_one_queue(request, chosen, attempts)
         else:
             result = await self._try_several(request, chosen, attempts)
         return result or self._end(request, attempts)
@@ -125,7 +138,9 @@ class RetryingSender:
     async def _try_several(
         self, request: SendRequest, queues: Sequence[MessageQueue], attempts: Attempts
     ) -> SendResult | None:
-        for left in range(self._settings.retries - len(attempts.brokers), -1, -1):
+        while (left := self._retries_left(attempts)) >= 0:
+            if attempts.failure is not None:
+                queues = await self._queues_after(attempts.failure, request.topic, queues, attempts)
             seconds = attempts.deadline - self._now()
             if seconds < MIN_TRY_SECONDS:
                 break
@@ -138,12 +153,58 @@ class RetryingSender:
                 return result
         return None
 
+    def _retries_left(self, attempts: Attempts) -> int:
+        """How many tries may follow the next one; negative if no try is left."""
+        counted = len(attempts.brokers) - (attempts.not_sent if self._settings.retries else 0)
+        return self._settings.retries - counted
+
+    async def _queues_after(
+        self, failure: Exception, topic: str, queues: Sequence[MessageQueue], attempts: Attempts
+    ) -> Sequence[MessageQueue]:
+        """The queues for the next try; waits for a new route if there is no other broker."""
+        renewals = self._instance.renewals
+        if isinstance(failure, _MASTER_LOST):
+            tried = set(attempts.brokers)
+            if any(self.choice.answers(q) for q in queues if q.broker_name not in tried):
+                renewals.renew_soon(topic)
+            else:
+                await self._renew_route(topic, attempts.deadline)
+        return self._instance.routes.find_publish_queues(topic) or queues
+
+    async def _renew_route(self, topic: str, deadline: float) -> None:
+        with suppress(TimeoutError, WrongState):
+            async with asyncio.timeout_at(deadline):
+                await self._instance.renewals.renew(topic)
+
+    async def _try_one_queue(
+        self, request: SendRequest, queue: MessageQueue, attempts: Attempts
+    ) -> SendResult | None:
+        """One try, repeated only while the request cannot have reached a broker."""
+        while (seconds := attempts.deadline - self._now()) >= MIN_TRY_SECONDS:
+            sent = self._send_to(request, queue, seconds)
+            if result := await self._try(sent, queue, attempts):
+                return result
+            is_moved = isinstance(attempts.failure, NotLeaderForQueue) and len(attempts.brokers) < 2
+            if self._settings.retries and self._may_return(queue, attempts.failure):
+                await self._renew_route(queue.topic, attempts.deadline)
+            elif not is_moved:
+                break
+        return None
+
+    def _may_return(self, queue: MessageQueue, failure: Exception | None) -> bool:
+        """Whether a request was not sent only because its broker has no master now."""
+        routes, is_closed = self._instance.routes, self._instance.renewals.is_closed
+        is_known = routes.broker_of(queue) in routes.brokers
+        return isinstance(failure, _NOT_SENT) and is_known and not is_closed
+
     async def _retry_same_queue(
         self, request: SendRequest, queue: MessageQueue, attempts: Attempts
     ) -> SendResult | None:
         """Retry at the same queue until the deadline."""
         pause = _FIRST_PAUSE
-        while (seconds := attempts.deadline - self._now()) >= MIN_TRY_SECONDS:
+        while (
+            seconds := attempts.deadline - self._now()
+        ) >= MIN_TRY_SECONDS and not self._instance.renewals.is_closed:
             if self._settings.try_timeout is not None:
                 seconds = min(seconds, self._settings.try_timeout)
             sent = self._send_to(request, queue, seconds)
@@ -154,6 +215,9 @@ class RetryingSender:
                 and attempts.failure.code in _PERSISTENT_REFUSALS
             ):
                 break
+            if isinstance(attempts.failure, _MASTER_LOST):
+                await self._renew_route(queue.topic, attempts.deadline)
+                continue
             await asyncio.sleep(max(min(pause, attempts.deadline - self._now()), 0))
             pause = min(pause * 2, _MAX_PAUSE)
         return None
@@ -200,6 +264,9 @@ class RetryingSender:
             result = await sent
         except (RemotingError, Refusal, ClientError) as exc:
             attempts.failure = exc
+            attempts.not_sent += (
+                isinstance(exc, _NOT_SENT) and not self._instance.renewals.is_closed
+            )
             if self._faults is not None:
                 self._faults.failed(queue.broker_name, self._now() - began)
             if isinstance(exc, NotLeaderForQueue):  # another broker leads the queue now
@@ -254,10 +321,18 @@ class RetryingSender:
             )
             result = _result(reply, request, queue)
         except Exception as exc:
+            if isinstance(exc, RemotingError):
+                self._suspect_master(queue, address)
             self._after(context, None, exc)
             raise
         self._after(context, result, None)
         return result
+
+    def _suspect_master(self, queue: MessageQueue, address: str) -> None:
+        """Suspect the broker at an address that did not answer, unless it is not master now."""
+        master = self._instance.routes.master_of(queue)
+        if master is not None and self._instance.vip(master) == address:
+            self._instance.broker_failed(master, queue.topic)
 
     def _find_address(self, queue: MessageQueue) -> str | None:
         address = self._instance.routes.master_of(queue)

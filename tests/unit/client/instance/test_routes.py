@@ -217,3 +217,85 @@ async def test_one_that_gives_up_does_not_stop_the_others() -> None:
     first.cancel()
     assert await second == route(a=6)
     assert first.cancelled()
+
+
+@on_loop
+async def test_a_suspect_is_used_only_if_all_members_are() -> None:
+    routes = Routes(Asked(T=route(a=6)))
+    await routes.require("T")
+    routes.suspects = {"a:1"}
+    assert routes.find_broker("a", 0) == BrokerAddress("a:2", is_slave=True)
+    routes.suspects = {"a:2"}
+    assert routes.find_broker("a", 1) == BrokerAddress("a:1", is_slave=False)
+    routes.suspects = {"a:1", "a:2"}
+    assert routes.find_broker("a", 0) == BrokerAddress("a:1", is_slave=False)
+    assert routes.find_broker("z", 0) is None
+
+
+@on_loop
+async def test_slaves_are_named_with_suspects_last() -> None:
+    found = route(a=6)
+    found.broker_datas[0].broker_addrs = {0: "a:1", 1: "a:2", 3: "a:4"}
+    routes = Routes(Asked(T=found))
+    await routes.require("T")
+    (queue, _) = await routes.subscribe_queues("T")
+    assert routes.slaves_of(queue) == ["a:2", "a:4"]
+    routes.suspects = {"a:2"}
+    assert routes.slaves_of(queue) == ["a:4", "a:2"]
+
+
+@on_loop
+async def test_a_topic_lacks_masters_if_only_slaves_of_its_writable_queues_are_there() -> None:
+    asked = Asked(T=route(a=6), Read=route(a=4))
+    routes = Routes(asked)
+    assert not routes.lacks_masters("T")
+    await routes.require("T")
+    await routes.require("Read")
+    assert not routes.lacks_masters("T")
+    assert not routes.lacks_masters("Read")
+    away = msgspec.structs.replace(
+        route(a=6), broker_datas=[BrokerRoute(broker_name="a", broker_addrs={1: "a:2"})]
+    )
+    asked.known["T"] = away
+    await routes.refresh("T")
+    assert routes.lacks_masters("T")
+
+
+@on_loop
+async def test_the_replacement_of_a_master_is_reported_and_its_absence_is_not() -> None:
+    replaced: list[str] = []
+    asked = Asked(T=route(a=6))
+    routes = Routes(asked, on_master_replaced=replaced.append)
+    for members in ({0: "a:1", 1: "a:2"}, {1: "a:2"}, {0: "a:1"}, {0: "a:2"}, {0: "a:2", 1: "a:1"}):
+        found = route(a=6)
+        found.broker_datas[0].broker_addrs = members
+        asked.known["T"] = found
+        await routes.refresh("T")
+    assert replaced == ["a:1"]
+
+
+@on_loop
+async def test_a_renewed_route_keeps_absent_groups_until_the_next_refresh() -> None:
+    asked = Asked(T=route(a=6, b=6))
+    routes = Routes(asked)
+    await routes.require("T")
+    moved = route(b=6)
+    moved.broker_datas[0].broker_addrs = {0: "b:9"}
+    asked.known["T"] = moved
+    assert await routes.renew("T")
+    assert (routes.master("a"), routes.master("b")) == ("a:1", "b:9")
+    assert {queue.broker_name for queue in await routes.subscribe_queues("T")} == {"a", "b"}
+    assert not await routes.renew("T")
+    assert await routes.refresh("T")
+    assert routes.master("a") is None
+
+
+@on_loop
+async def test_a_renewal_without_a_route_leaves_the_known_one() -> None:
+    asked = Asked(T=route(a=6))
+    routes = Routes(asked)
+    await routes.require("T")
+    del asked.known["T"]
+    with pytest.raises(RouteNotFound):
+        await routes.renew("T")
+    assert routes.master("a") == "a:1"

@@ -103,11 +103,19 @@ class BrokerRebalancer(Rebalancer):
         raise failure
 
     async def _addresses(self, topic: str) -> Iterable[str]:
-        """One address of each broker of a topic, shuffled to spread the queries."""
-        route = await self._member.instance.routes.require(topic)
+        """One address of each broker of a topic, shuffled to spread the queries.
+
+        It is that of the master, or of the first slave while the master does not answer.
+        """
+        routes = self._member.instance.routes
+        route = await routes.require(topic)
         brokers = [each.broker_addrs for each in route.broker_datas if each.broker_addrs]
         random.shuffle(brokers)
-        return [addresses[min(addresses)] for addresses in brokers]
+
+        def order(member: tuple[int, str]) -> tuple[bool, int]:
+            return member[1] in routes.suspects, member[0]
+
+        return [min(addresses.items(), key=order)[1] for addresses in brokers]
 
     def _has_just_reconnected(self, address: str, topic: str) -> bool:
         """A broker that just came back may not have heard of all members yet."""

@@ -11,8 +11,9 @@ from typing import Protocol
 from msgspec import field
 
 from bolide import snapshot
+from bolide.client.errors import BrokerUnknown
 from bolide.client.instance.instance import ClientInstance
-from bolide.client.instance.leader_calls import call_leader
+from bolide.client.instance.leader_calls import call_group, call_leader
 from bolide.errors import BolideError
 from bolide.logs import ThrottledLog
 from bolide.model.message_queue import MessageQueue
@@ -20,6 +21,7 @@ from bolide.protocol import fastjson
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.header import Long
 from bolide.protocol.headers.offsets import CommitOffsetHeader, OffsetReply, QueryOffsetHeader
+from bolide.remoting.errors import RemotingError
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +79,12 @@ class RemoteOffsets:
         self._committed: set[_BrokerTopic] = set()
 
     async def read(self, queue: MessageQueue) -> int | None:
-        reply = await call_leader(
+        """The committed offset; from a slave if the master is away.
+
+        Raises:
+            BrokerUnknown: the master is away, and a slave has no offset. The master may have one.
+        """
+        reply, from_slave = await call_group(
             self._instance,
             queue,
             RequestCode.QUERY_CONSUMER_OFFSET,
@@ -87,6 +94,8 @@ class RemoteOffsets:
             accept={ResponseCode.QUERY_NOT_FOUND},
         )
         if reply.code == ResponseCode.QUERY_NOT_FOUND:
+            if from_slave:
+                raise BrokerUnknown(queue.broker_name)
             return None
         return OffsetReply.from_fields(reply.fields).offset
 
@@ -110,7 +119,35 @@ class RemoteOffsets:
                 self._throttled.warning(name, text, self._group, name, outcome)
 
     async def _write(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Commit to the master; while it is away to a slave, for members that start meanwhile.
+
+        Consumers commit all their offsets periodically, so a master that returns gets them then.
+        """
         header = CommitOffsetHeader(self._group, queue.topic, queue.queue_id, queue_offset)
+        routes = self._instance.routes
+        if routes.master_of(queue) in self._instance.suspects and routes.slaves_of(queue):
+            await self._write_to_slave(queue, header)
+            return
+        try:
+            await self._write_to_master(queue, header)
+        except (RemotingError, BrokerUnknown) as exc:
+            try:
+                await self._write_to_slave(queue, header)
+            except BolideError:
+                raise exc from None
+
+    async def _write_to_slave(self, queue: MessageQueue, header: CommitOffsetHeader) -> None:
+        failure: BolideError = BrokerUnknown(queue.broker_name)
+        for address in self._instance.routes.slaves_of(queue):
+            try:
+                await self._instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            except RemotingError as exc:
+                failure = exc
+            else:
+                return
+        raise failure
+
+    async def _write_to_master(self, queue: MessageQueue, header: CommitOffsetHeader) -> None:
         routes, code = self._instance.routes, RequestCode.UPDATE_CONSUMER_OFFSET
         await self._announce(await routes.require_master_of(queue))
         broker_topic = (routes.broker_of(queue), queue.topic)

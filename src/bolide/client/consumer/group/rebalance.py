@@ -204,6 +204,7 @@ class Rebalancer:
         route = await instance.routes.require(topic)
         addresses = [a for broker in route.broker_datas for a in broker.broker_addrs.values()]
         random.shuffle(addresses)  # spread the queries over the brokers
+        addresses.sort(key=lambda each: each in instance.routes.suspects)
         failure: BolideError = BolideError(f"topic {topic} has no brokers now")
         for address in addresses:
             try:

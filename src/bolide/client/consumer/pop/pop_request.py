@@ -27,6 +27,7 @@ from bolide.protocol.headers.pop import (
 )
 from bolide.protocol.pop_info import Receipt, read_order_counts, read_start_offsets, retry_kind
 from bolide.protocol.refusals import RequestCodeNotSupported
+from bolide.remoting.errors import RemotingError
 
 ALL_QUEUES = -1
 _CALL_GRACE = 10.0
@@ -132,6 +133,9 @@ class Popper:
             )
         except RequestCodeNotSupported as exc:
             raise PopNotSupported(queue.broker_name, address) from exc
+        except RemotingError:
+            self._instance.broker_failed(address, queue.topic)
+            raise
         status = _STATUSES[ResponseCode(reply.code)]
         if status is not PopStatus.FOUND:
             return PopResult(status)

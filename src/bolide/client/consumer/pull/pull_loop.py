@@ -12,6 +12,7 @@ from bolide.client.consumer.group.held_queue import HeldQueue
 from bolide.client.consumer.group.membership import Membership
 from bolide.client.consumer.pull.pull_request import Pull, Puller, PullResult, PullStatus
 from bolide.client.consumer.subscription import Filter
+from bolide.client.errors import BrokerUnknown
 from bolide.errors import BolideError
 from bolide.logs import ThrottledLog
 from bolide.model.message import StoredMessage
@@ -22,11 +23,14 @@ from bolide.protocol.refusals import (
     SubscriptionNotFound,
     SubscriptionOutdated,
 )
+from bolide.remoting.errors import RemotingError
 
 log = logging.getLogger(__name__)
 
 AFTER_FAILURE = 1.0
 AFTER_FLOW_CONTROL = 0.02
+_AFTER_LOST_BROKER = 0.1
+"""Seconds after the first failure to reach a broker: another may take its place soon."""
 _IMMEDIATE = 0.01
 """Seconds below which a reply without progress counts towards the back-off."""
 _MAX_BACK_OFF = 1.0
@@ -93,10 +97,14 @@ class PullLoop:
         held.pulling = asyncio.create_task(self._run(held), name=f"bolide-pull-{held.queue}")
 
     async def _run(self, held: HeldQueue) -> None:
-        stalls = 0
+        stalls = losses = 0
         while not held.is_dropped:
             try:
                 pause = await self._pull_once(held)
+                losses = 0
+            except (RemotingError, BrokerUnknown) as exc:
+                pause = min(self._failed(held, exc), _AFTER_LOST_BROKER * 2**losses)
+                losses = min(losses + 1, 10)
             except BolideError as exc:
                 pause = self._failed(held, exc)
             except Exception:

@@ -19,7 +19,8 @@ from bolide.model.message_queue import MessageQueue
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.pull import PullHeader, PullReply
-from bolide.protocol.refusals import NotLeaderForQueue
+from bolide.protocol.refusals import NotLeaderForQueue, Refusal
+from bolide.remoting.errors import RemotingError
 
 log = logging.getLogger(__name__)
 
@@ -137,8 +138,9 @@ class Puller:
         broker = await self._broker(pull.queue)
         try:
             reply = await self._call(broker, pull)
-        except NotLeaderForQueue:
-            await self._instance.routes.refresh(pull.queue.topic)
+        except (NotLeaderForQueue, RemotingError) as exc:
+            if isinstance(exc, NotLeaderForQueue):
+                await self._instance.routes.refresh(pull.queue.topic)
             moved = await self._broker(pull.queue)
             if moved == broker:
                 raise
@@ -146,17 +148,29 @@ class Puller:
         header = PullReply.from_fields(reply.fields)
         self._suggested[pull.queue] = header.suggest_which_broker_id
         status = PullStatus(reply.code)
+        if broker.is_slave and status is PullStatus.OFFSET_ILLEGAL:
+            # A slave may lack the newest messages of its master: its bounds move nobody.
+            status = PullStatus.NO_NEW_MSG
+            header = structs.replace(header, next_begin_offset=pull.queue_offset)
         return RawPull(status, header, reply.body, reply.remark, broker.is_slave)
 
     async def _call(self, broker: BrokerAddress, pull: Pull) -> Frame:
         # Also for lite pulls: 4.9 brokers do not know LITE_PULL_MESSAGE.
-        return await self._instance.call(
-            broker.address,
-            RequestCode.PULL_MESSAGE,
-            pull.header(self._group, to_slave=broker.is_slave),
-            within=pull.within,
-            accept=_ACCEPTED,
-        )
+        try:
+            return await self._instance.call(
+                broker.address,
+                RequestCode.PULL_MESSAGE,
+                pull.header(self._group, to_slave=broker.is_slave),
+                within=pull.within,
+                accept=_ACCEPTED,
+            )
+        except RemotingError:
+            self._instance.broker_failed(broker.address, pull.queue.topic)
+            raise
+        except Refusal:
+            if broker.is_slave:  # such as one without slaveReadEnable
+                self._suggested.pop(pull.queue, None)
+            raise
 
     async def _broker(self, queue: MessageQueue) -> BrokerAddress:
         routes = self._instance.routes

@@ -33,6 +33,7 @@ class Cluster:
         self.held: Collection[MessageQueue] = ()
         self.modes: Mapping[MessageQueue, RequestMode] = {}
         self.instance = self.routes = self.remoting = self
+        self.suspects: frozenset[str] = frozenset()
         self.client_id, self.group, self.model = "a", "G", MessageModel.CLUSTERING
         self.is_broadcasting = False
         self.filters: dict[str, object] = {"T": None}

@@ -29,6 +29,7 @@ class Cluster:
         self.held: Collection[MessageQueue] = ()
         # The instance and what it leads to
         self.instance = self.routes = self.remoting = self
+        self.suspects: frozenset[str] = frozenset()
         self.client_id = "a"
         # The membership
         self.group = "G"

@@ -22,9 +22,10 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.compression import compress
 from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.record import encode_message
+from bolide.protocol.refusals import SystemBusy
 from bolide.remoting.dispatch import Dispatcher, Reply, Request, handles
 from bolide.remoting.server import RemotingServer, ServerConfig
-from tests.support.aio import on_loop
+from tests.support.aio import on_loop, until
 from tests.support.cluster import FakeNameServer, serving
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -96,10 +97,20 @@ def record(queue_offset: int, tags: str, body: bytes = b"body", sys_flag: int = 
 
 
 class Scene:
-    def __init__(self, master: PullBroker, slave: PullBroker, instance: ClientInstance) -> None:
+    def __init__(
+        self,
+        master: PullBroker,
+        slave: PullBroker,
+        instance: ClientInstance,
+        master_server: RemotingServer,
+    ) -> None:
         self.master = master
         self.slave = slave
         self.instance = instance
+        self.master_server = master_server
+
+    async def stop_master(self) -> None:
+        await self.master_server.__aexit__(None, None, None)
 
 
 @asynccontextmanager
@@ -112,6 +123,7 @@ async def scene() -> AsyncIterator[Scene]:
         RemotingServer(config, Dispatcher(master)) as first,
         RemotingServer(config, Dispatcher(slave)) as second,
     ):
+        master.address, slave.address = first.address, second.address
         addresses = {0: first.address, 1: second.address}
         servers.routes["T"] = TopicRoute(
             queue_datas=[QueueRoute(broker_name="broker-a", read_queue_nums=1, perm=6)],
@@ -119,7 +131,7 @@ async def scene() -> AsyncIterator[Scene]:
         )
         instance = await ClientInstance.acquire(ClientSettings.of(name_server=servers.address))
         try:
-            yield Scene(master, slave, instance)
+            yield Scene(master, slave, instance, first)
         finally:
             await instance.release()
 
@@ -196,3 +208,54 @@ async def test_bodies_that_grow_are_inflated_in_a_thread(monkeypatch: pytest.Mon
             assert {message.body for message in found.messages} == {noise}
     here = threading.current_thread()
     assert [thread is here for thread in threads] == [True, False]
+
+
+@on_loop
+async def test_a_slave_is_read_at_once_when_the_master_is_gone() -> None:
+    async with scene() as it:
+        puller = Puller(it.instance, "G")
+        await puller.pull(pull())
+        await it.stop_master()
+        for _ in range(2):  # a slave suggests the master, which it believes to be there
+            found = await puller.pull(pull(commit_offset=2))
+            assert found.status is PullStatus.FOUND
+        assert [header.sys_flag for header in it.slave.headers] == [0, 0]
+        assert it.master.address in it.instance.suspects
+
+
+@on_loop
+async def test_readers_return_to_a_master_that_is_back() -> None:
+    async with scene() as it:
+        puller = Puller(it.instance, "G")
+        await it.stop_master()
+        await puller.pull(pull())
+        port = int(it.master.address.rpartition(":")[2])
+        config = ServerConfig(host="127.0.0.1", port=port, drain_timeout=0.2)
+        async with RemotingServer(config, Dispatcher(it.master)):
+            await until(lambda: it.master.address not in it.instance.suspects)
+            await puller.pull(pull(commit_offset=2))
+            assert [header.sys_flag for header in it.master.headers] == [1]
+
+
+@on_loop
+async def test_a_slave_that_lacks_messages_does_not_move_its_reader() -> None:
+    async with scene() as it:
+        puller = Puller(it.instance, "G")
+        await it.stop_master()
+        code = ResponseCode.PULL_OFFSET_MOVED
+        it.slave.reply = Reply(code=code, header=answer(next_begin_offset=1))
+        found = await puller.pull(pull(queue_offset=3))
+        assert (found.status, found.next_offset) == (PullStatus.NO_NEW_MSG, 3)
+
+
+@on_loop
+async def test_a_slave_that_refuses_is_not_asked_again() -> None:
+    async with scene() as it:
+        puller = Puller(it.instance, "G")
+        it.master.reply = Reply(header=answer(suggest_which_broker_id=1))
+        await puller.pull(pull())
+        it.slave.reply = Reply(code=ResponseCode.SYSTEM_BUSY)
+        with pytest.raises(SystemBusy):
+            await puller.pull(pull())
+        await puller.pull(pull())
+        assert len(it.master.headers) == 2
