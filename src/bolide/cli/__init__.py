@@ -1,4 +1,4 @@
-"""The `bolide` command, and `mqnamesrv`, `mqbroker` and `mqadmin` under RocketMQ's names.
+"""The `bolide` command, and `mqnamesrv`, `mqbroker` and their like under RocketMQ's names.
 
 A command is a function that parses its arguments, calls the package that does the work, and prints.
 `program` assembles the commands. Modules that import a server, Spark or the client are loaded only
@@ -6,6 +6,15 @@ when their command runs.
 """
 
 from bolide.cli.command_line import DAMAGE_FOUND, START_FAILED
-from bolide.cli.program import app, main, mqadmin, mqbroker, mqnamesrv
+from bolide.cli.program import app, main, mqadmin, mqbroker, mqcontroller, mqnamesrv
 
-__all__ = ["DAMAGE_FOUND", "START_FAILED", "app", "main", "mqadmin", "mqbroker", "mqnamesrv"]
+__all__ = [
+    "DAMAGE_FOUND",
+    "START_FAILED",
+    "app",
+    "main",
+    "mqadmin",
+    "mqbroker",
+    "mqcontroller",
+    "mqnamesrv",
+]

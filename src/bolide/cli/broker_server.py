@@ -10,7 +10,8 @@ from bolide.broker.gate import Gate
 from bolide.broker.server import Broker, broker_access
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, BrokerRole
 from bolide.cli.exposure import describe_encryption, describe_exposure
-from bolide.cli.process_setup import Lifeline, reload_logs
+from bolide.cli.process_setup import reload_logs
+from bolide.lifeline import Lifeline
 from bolide.remoting.event_loop import (
     freeze_gc,
     on_hangup,
@@ -18,6 +19,7 @@ from bolide.remoting.event_loop import (
     run,
     until_stopped,
 )
+from bolide.replication.acknowledgement import Rule
 from bolide.store.config import FlushMode, StoreConfig
 
 
@@ -78,15 +80,26 @@ def announce(broker: Broker) -> None:
 
 
 def meaning_of_an_answer(config: BrokerConfig, store: StoreConfig) -> str:
-    """A sentence on the durability of an acknowledged message, and how to increase it."""
-    alone = (
-        " brokerRole=SYNC_MASTER changes nothing yet: there are no replicas."
-        if config.broker_role is BrokerRole.SYNC_MASTER
-        else ""
-    )
+    """Sentences on the durability of an acknowledged message, and how to increase it."""
+    if config.broker_role is BrokerRole.SLAVE:
+        return "A slave: it copies the messages of its master and takes none from producers."
+    replicas = _meaning_for_replicas(config)
     if store.flush_mode is FlushMode.SYNC:
-        return f"An acknowledged message is on this disk: it survives a power cut.{alone}"
+        return f"An acknowledged message is on this disk: it survives a power cut.{replicas}"
     return (
         "An acknowledged message is in this machine's memory: it survives a crash of the broker,"
-        f" not a power cut; flushDiskType=SYNC_FLUSH has it on the disk first.{alone}"
+        f" not a power cut; flushDiskType=SYNC_FLUSH has it on the disk first.{replicas}"
     )
+
+
+def _meaning_for_replicas(config: BrokerConfig) -> str:
+    policy = config.ack_policy
+    if config.broker_role is BrokerRole.ASYNC_MASTER and not config.enable_controller_mode:
+        return ""
+    if policy.rule is Rule.SYNC_STATE_SET:
+        return " Every member of the sync-state set has it, too."
+    if policy.rule is Rule.ONE_SLAVE:
+        return " A slave has it, too."
+    if policy.waits:
+        return f" Slaves have it, too: {policy.copies} copies with the master's."
+    return " Slaves may not have it yet: a failover can lose it."

@@ -1,22 +1,28 @@
 """Load the settings of a NameServer from all sources, and run it until a stop signal."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from bolide import logs
 from bolide.auth.settings import refuse_other_classes
+from bolide.cli import controller_server
 from bolide.cli.exposure import describe_encryption, describe_exposure
-from bolide.cli.process_setup import Lifeline, reload_logs
+from bolide.cli.process_setup import reload_logs
 from bolide.config import from_environment, load, options_of, read_file, secret_keys, to_texts
+from bolide.controller.config import ControllerConfig
+from bolide.lifeline import Lifeline
 from bolide.logs import LogLevel
-from bolide.namesrv.config import ALL_IGNORED, IGNORED, NameServerConfig
+from bolide.namesrv.config import ALL_IGNORED, CONTROLLER_KEYS, IGNORED, NameServerConfig
 from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
-from bolide.remoting.settings import find_file
+from bolide.remoting.settings import LOOPBACK, find_file
 from bolide.remoting.tls_settings import DEFAULT_TLS_FILE, tls_texts
+
+log = logging.getLogger(__name__)
 
 _ENVIRONMENT = "BOLIDE_NAMESRV"
 
@@ -36,7 +42,7 @@ def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dic
         if not file.exists():
             return {}
     file = find_file(file, os.environ.get("ROCKETMQ_HOME"))
-    texts = read_file(file, secret_keys(NameServerConfig))
+    texts = read_file(file, secret_keys(NameServerConfig) | secret_keys(ControllerConfig))
     if not quiet:
         print(f"load config properties file OK, {file}")
     texts.setdefault("configStorePath", str(file))
@@ -54,7 +60,20 @@ def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> 
 
 def load_settings(texts: dict[str, str], *, strict: bool) -> NameServerConfig:
     refuse_other_classes(texts)
-    return load(NameServerConfig, texts, ignored=ALL_IGNORED, strict=strict)
+    return load(NameServerConfig, texts, ignored=ALL_IGNORED, others=CONTROLLER_KEYS, strict=strict)
+
+
+def load_controller(config: NameServerConfig, texts: Mapping[str, str]) -> ControllerConfig | None:
+    """Settings of the controller in the same process, if there is to be one."""
+    if not config.enable_controller_in_namesrv:
+        return None
+    known = {key: text for key, text in texts.items() if key in options_of(ControllerConfig)}
+    if not known.get("controllerDLegerPeers", "").strip() and config.listen_port:
+        # Brokers with the settings of DLedger look for it there, too.
+        own = known.get("controllerDLegerSelfId", "").strip() or "n0"
+        known["controllerDLegerPeers"] = chosen = f"{own}-{LOOPBACK}:{config.listen_port + 2}"
+        log.info("controllerDLegerPeers is not set: a single controller, %s", chosen)
+    return load(ControllerConfig, {"configStorePath": str(config.config_store_path)} | known)
 
 
 def print_settings(config: NameServerConfig) -> None:
@@ -69,7 +88,8 @@ def print_settings(config: NameServerConfig) -> None:
 
 def make_server(config: NameServerConfig, texts: Mapping[str, str]) -> NameServer:
     """Build the NameServer; settings without effect are kept for `getNamesrvConfig`."""
-    return NameServer(config, {key: text for key, text in texts.items() if key in IGNORED})
+    ignored = {key: text for key, text in texts.items() if key in IGNORED}
+    return NameServer(config, ignored, load_controller(config, texts))
 
 
 async def _run(server: NameServer, log_file: Path | None, lifeline: Lifeline) -> None:
@@ -85,7 +105,7 @@ async def _serve(server: NameServer, lifeline: Lifeline) -> None:
     async with server:
         announce(server)
         lifeline.report_ready()
-        await asyncio.Event().wait()
+        await (server.controller.failure() if server.controller else asyncio.Event().wait())
 
 
 def announce(server: NameServer) -> None:
@@ -95,6 +115,8 @@ def announce(server: NameServer) -> None:
     print(f"The Name Server boot success. serializeType=JSON, address {address}")
     print(describe_exposure(config, server.port, "look up routes and register brokers"))
     print(describe_encryption(config), flush=True)
+    if server.controller is not None:
+        controller_server.announce(server.controller)
 
 
 def _store_path(chosen: dict[str, str]) -> Path:

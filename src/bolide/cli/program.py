@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from bolide.cli.command_line import require_spark
 from bolide.cli.pipeline_options import FILE
-from bolide.cli.server_commands import broker, namesrv, standalone
+from bolide.cli.server_commands import broker, controller, namesrv, standalone
 from bolide.cli.sql import sql
 from bolide.version import __version__
 
@@ -139,14 +139,40 @@ class StoreGroup(LazyGroup):
         return commands_of(verify, dump)
 
 
+class ChaosGroup(LazyGroup):
+    """`bolide chaos` alone, or with options only, is `bolide chaos run`."""
+
+    def load(self) -> dict[str, Any]:
+        from bolide.cli.chaos import failover, run  # noqa: PLC0415
+
+        return commands_of(run, failover)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        is_command = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if is_command else ["run", *args])
+
+
+class ClusterGroup(LazyGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli import cluster  # noqa: PLC0415
+
+        return commands_of(
+            cluster.up, cluster.status, cluster.kill, cluster.stop, cluster.start, cluster.pause,
+            cluster.resume, cluster.cut, cluster.slow, cluster.heal, cluster.down,
+        )  # fmt: skip
+
+
 app = typer.Typer(
     no_args_is_help=True, help="A RocketMQ-compatible messaging platform.", **_TYPER_OPTIONS
 )
 app.command()(namesrv)
+app.command()(controller)
 app.command()(standalone)
 app.command(**_ANY_WORDS)(broker)
 
 for _group, _name, _text in (
+    (ClusterGroup, "cluster", "Run a cluster of processes on this machine."),
+    (ChaosGroup, "chaos", "Inject faults under load, and check what was promised."),
     (StoreGroup, "store", "Inspect and repair a store directory."),
     (BenchGroup, "bench", "Benchmark a Bolide or RocketMQ cluster."),
     (PipelineGroup, "pipeline", "Process messages with Spark."),
@@ -163,6 +189,8 @@ app.add_typer(_admin, name="admin")
 # A single command in an application is run without its name: `mqnamesrv -c FILE`.
 _mqnamesrv = typer.Typer(**_TYPER_OPTIONS)
 _mqnamesrv.command()(namesrv)
+_mqcontroller = typer.Typer(**_TYPER_OPTIONS)
+_mqcontroller.command()(controller)
 _mqbroker = typer.Typer(**_TYPER_OPTIONS)
 _mqbroker.command(**_ANY_WORDS)(broker)
 
@@ -196,6 +224,11 @@ def main() -> None:
 def mqnamesrv() -> None:
     """Entry point of `mqnamesrv`: `bolide namesrv` under RocketMQ's name."""
     _mqnamesrv(prog_name="mqnamesrv")
+
+
+def mqcontroller() -> None:
+    """Entry point of `mqcontroller`: `bolide controller` under RocketMQ's name."""
+    _mqcontroller(prog_name="mqcontroller")
 
 
 def mqbroker() -> None:

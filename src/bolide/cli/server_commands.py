@@ -1,4 +1,4 @@
-"""`bolide namesrv`, `bolide broker` and `bolide standalone`; also `mqnamesrv` and `mqbroker`.
+"""`bolide namesrv`, `controller`, `broker` and `standalone`; also `mqnamesrv` and its like.
 
 The servers are imported when a command runs: other commands start faster, and the process that
 supervises workers stays small.
@@ -21,12 +21,8 @@ from bolide.cli.command_line import (
     Workers,
     parse_settings,
 )
-from bolide.cli.process_setup import (
-    Lifeline,
-    find_log_config,
-    raise_file_limit,
-    start_logging,
-)
+from bolide.cli.process_setup import find_log_config, raise_file_limit, start_logging
+from bolide.lifeline import Lifeline
 from bolide.remoting.event_loop import raise_gc_thresholds
 
 if TYPE_CHECKING:
@@ -73,6 +69,47 @@ def namesrv(
             print_settings(loaded)
         else:
             serve(make_server(loaded, texts), log_file, lifeline)
+
+
+def controller(
+    settings: SettingWords = None,
+    config: ConfigFile = None,
+    print_config: PrintConfig = False,
+    self_id: Annotated[
+        str | None,
+        typer.Option(
+            "-n",
+            "--selfId",
+            help="Which of controllerDLegerPeers this controller is; n0 by default.",
+        ),
+    ] = None,
+    strict: Strict = False,
+    log_config: LogFile = None,
+) -> None:
+    """Run a controller until SIGTERM or SIGINT: bolide controller -c controller.conf"""
+    from bolide.cli.controller_server import (  # noqa: PLC0415
+        all_texts,
+        file_texts,
+        load_settings,
+        make_controller,
+        print_settings,
+        serve,
+    )
+
+    chosen = {} if self_id is None else {"controllerDLegerSelfId": self_id}
+    # OSError: opening the journal may fail here.
+    with ExitOnError(OSError):
+        raise_file_limit()
+        lifeline = Lifeline.inherited()
+        log_file = find_log_config(log_config)
+        level = start_logging(log_file, sys.stderr if print_config else sys.stdout, lifeline.label)
+        chosen = parse_settings(settings) | chosen
+        texts = all_texts(file_texts(config, chosen, quiet=print_config), level, chosen)
+        loaded = load_settings(texts, strict=strict)
+        if print_config:
+            print_settings(loaded)
+        else:
+            serve(make_controller(loaded, texts), log_file, lifeline)
 
 
 def broker(

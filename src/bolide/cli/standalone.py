@@ -20,7 +20,7 @@ from bolide.cli.process_setup import reload_logs
 from bolide.config import load, read_file, secret_keys
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
-from bolide.namesrv.config import ALL_IGNORED, NameServerConfig
+from bolide.namesrv.config import ALL_IGNORED, CONTROLLER_KEYS, NameServerConfig
 from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import (
@@ -79,7 +79,7 @@ class StandaloneSettings:
         texts = _broker_texts(chosen["broker"], level)
         broker, store = load_settings(texts)
         names = _name_server_texts(chosen["namesrv"], level)
-        loaded = load(NameServerConfig, names, ignored=ALL_IGNORED)
+        loaded = load(NameServerConfig, names, ignored=ALL_IGNORED, others=CONTROLLER_KEYS)
         refuse_other_classes(names)
         broker = with_inner_credentials(broker)
         if loaded.init_authentication_user is None:  # both servers have the same users

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from bolide.cli.process_setup import lifeline_environment
 from bolide.errors import BolideError
+from bolide.lifeline import lifeline_environment
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,161 @@
+"""The cluster under test: what nemeses and measurements need of it.
+
+A `LocalTarget` is a `LocalCluster` of our servers. Another cluster, such as one of Apache
+RocketMQ's processes, needs a class with the same methods.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from bolide.admin import AdminClient
+from bolide.chaos.faults import FAULTS_VARIABLE, Faults
+from bolide.cluster.local_cluster import Launch, LocalCluster
+from bolide.cluster.plan import ClusterOptions, ClusterPlan, Role
+from bolide.errors import BolideError
+
+_ASK_WITHIN = 1.0
+
+
+class Target(Protocol):
+    """A cluster whose members can be harmed."""
+
+    @property
+    def name_servers(self) -> str: ...
+
+    @property
+    def can_cut(self) -> bool: ...
+
+    @property
+    def can_inject(self) -> bool:
+        """Whether `inject` works."""
+        ...
+
+    def members(self, role: str) -> Sequence[str]:
+        """Names of the members with a role: namesrv, controller or broker."""
+        ...
+
+    def group_of(self, member: str) -> str:
+        """The broker group of a member."""
+        ...
+
+    def address_of(self, member: str) -> str: ...
+
+    async def masters(self) -> dict[str, str]:
+        """The member that is master, by broker group, as far as it can be found out now."""
+        ...
+
+    async def kill(self, member: str) -> None: ...
+
+    async def stop(self, member: str) -> None: ...
+
+    async def start(self, member: str) -> None:
+        """Start a member again if it does not run, and wait until it serves."""
+
+    def pause(self, member: str) -> None: ...
+
+    def resume(self, member: str) -> None: ...
+
+    async def cut(self, member: str, others: Iterable[str], direction: str) -> None: ...
+
+    async def slow(self, member: str, delay: float, rate: float) -> None: ...
+
+    async def heal(self, member: str | None = None) -> None: ...
+
+    async def inject(self, member: str, faults: Faults) -> None:
+        """Set the faults inside a broker process."""
+
+
+class LocalTarget:
+    """A local cluster whose brokers are started with faults in their reach."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self._faults = options.data.absolute() / "faults"
+        self._faults.mkdir(parents=True, exist_ok=True)
+        names = ClusterPlan.names(options)
+        self.cluster = LocalCluster(
+            options,
+            Launch(
+                module="bolide.chaos.member",
+                environment={name: {FAULTS_VARIABLE: str(self._file(name))} for name in names},
+            ),
+        )
+        self._by_address = {
+            self.cluster.plan.address(member): member.name
+            for member in self.cluster.members(Role.BROKER)
+        }
+
+    def _file(self, member: str) -> Path:
+        return self._faults / f"{member}.json"
+
+    @property
+    def name_servers(self) -> str:
+        return self.cluster.name_servers
+
+    @property
+    def can_cut(self) -> bool:
+        return self.cluster.network.kind != "plain"
+
+    @property
+    def can_inject(self) -> bool:
+        return True
+
+    def members(self, role: str) -> list[str]:
+        return [member.name for member in self.cluster.members(Role(role))]
+
+    def group_of(self, member: str) -> str:
+        return self.cluster.plan.require(member).group
+
+    def address_of(self, member: str) -> str:
+        return self.cluster.plan.address(self.cluster.plan.require(member))
+
+    async def masters(self) -> dict[str, str]:
+        """From the NameServers."""
+        found = await registered_masters(self.name_servers)
+        return {
+            group: self._by_address[address]
+            for group, address in found.items()
+            if address in self._by_address
+        }
+
+    async def kill(self, member: str) -> None:
+        await self.cluster.kill(member)
+
+    async def stop(self, member: str) -> None:
+        await self.cluster.stop(member)
+
+    async def start(self, member: str) -> None:
+        await self.cluster.start(member)
+
+    def pause(self, member: str) -> None:
+        self.cluster.pause(member)
+
+    def resume(self, member: str) -> None:
+        self.cluster.resume(member)
+
+    async def cut(self, member: str, others: Iterable[str], direction: str) -> None:
+        await self.cluster.cut(member, others, direction)
+
+    async def slow(self, member: str, delay: float, rate: float) -> None:
+        await self.cluster.slow(member, delay, rate)
+
+    async def heal(self, member: str | None = None) -> None:
+        await self.cluster.heal(member)
+
+    async def inject(self, member: str, faults: Faults) -> None:
+        await asyncio.to_thread(faults.write, self._file(member))
+
+
+async def registered_masters(name_servers: str) -> dict[str, str]:
+    """Addresses of the masters by broker group, from the NameServers that answer first."""
+    with suppress(BolideError, OSError, TimeoutError):
+        async with asyncio.timeout(_ASK_WITHIN), AdminClient(name_servers) as admin:
+            info = await admin.clusters.info()
+            return {
+                name: route.broker_addrs[0]
+                for name, route in info.broker_addr_table.items()
+                if 0 in route.broker_addrs
+            }
+    return {}

@@ -1,0 +1,275 @@
+"""`bolide cluster up|status|kill|stop|start|pause|resume|cut|slow|heal|down`: a local cluster.
+
+`up` runs the cluster; the other commands find it by its data directory.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bolide.cli.command_line import FAILED, ExitOnError, SettingWords, parse_settings
+from bolide.errors import ConfigError
+from bolide.remoting.address import split_address
+
+if TYPE_CHECKING:
+    from bolide.cluster.plan import ClusterOptions
+    from bolide.cluster.state import ClusterState
+
+_DETACH_WITHIN = 120.0
+
+Data = Annotated[Path, typer.Option(help="Directory of the cluster.")]
+MemberName = Annotated[str, typer.Argument(metavar="MEMBER", help="A name that `status` shows.")]
+
+_DATA = Path("cluster")
+
+
+def up(
+    settings: SettingWords = None,
+    brokers: Annotated[int, typer.Option(help="Broker groups.")] = 1,
+    replicas: Annotated[int, typer.Option(help="Members of each group, with the master.")] = 1,
+    namesrvs: Annotated[int, typer.Option(help="NameServers.")] = 1,
+    controllers: Annotated[
+        int,
+        typer.Option(help="Controllers; as many as NameServers run in these, else by themselves."),
+    ] = 0,
+    workers: Annotated[int, typer.Option(help="Worker processes of each broker.")] = 1,
+    asynchronous: Annotated[
+        bool, typer.Option("--async", help="Masters do not wait for slaves: ASYNC_MASTER.")
+    ] = False,
+    data: Data = _DATA,
+    base_port: Annotated[int, typer.Option(help="Port of the first NameServer.")] = 9876,
+    network: Annotated[
+        str, typer.Option(help="auto, plain, proxy or namespaces; plain cannot cut links.")
+    ] = "auto",
+    detach: Annotated[bool, typer.Option(help="Return when the cluster runs.")] = False,
+) -> None:
+    """Run a cluster of child processes on this machine until SIGTERM or SIGINT.
+
+    Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
+    """
+    from bolide.cluster.plan import ClusterOptions  # noqa: PLC0415
+
+    with ExitOnError(OSError):
+        options = ClusterOptions(
+            brokers=brokers, replicas=replicas, namesrvs=namesrvs, controllers=controllers,
+            workers=workers, asynchronous=asynchronous, data=data, base_port=base_port,
+            network=network, settings=parse_settings(settings),
+        )  # fmt: skip
+        _refuse_running(data)
+        if detach:
+            _detach(data)
+        else:
+            _run_up(options)
+
+
+def status(
+    data: Data = _DATA,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document.")] = False,
+) -> None:
+    """Show the members and the masters of a running cluster."""
+    import msgspec  # noqa: PLC0415
+
+    from bolide.cluster.state import masters, require_state  # noqa: PLC0415
+
+    with ExitOnError(OSError):
+        state = require_state(data)
+        groups = asyncio.run(masters(state.name_servers))
+    if as_json:
+        document = {**msgspec.to_builtins(state), "groups": _group_documents(state, groups)}
+        print(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())
+    else:
+        _print_status(state, groups)
+
+
+def kill(member: MemberName, data: Data = _DATA) -> None:
+    """End a member as a crash does: SIGKILL."""
+    _control(data, "kill", name=member)
+
+
+def stop(member: MemberName, data: Data = _DATA) -> None:
+    """End a member in order: SIGTERM."""
+    _control(data, "stop", name=member)
+
+
+def start(member: MemberName, data: Data = _DATA) -> None:
+    """Start a member that has ended, and wait until it serves."""
+    _control(data, "start", name=member)
+
+
+def pause(member: MemberName, data: Data = _DATA) -> None:
+    """Stop a member where it is: SIGSTOP."""
+    _control(data, "pause", name=member)
+
+
+def resume(member: MemberName, data: Data = _DATA) -> None:
+    """Let a paused member continue: SIGCONT."""
+    _control(data, "resume", name=member)
+
+
+def cut(
+    member: MemberName,
+    others: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from", help="A member, or `clients`; may be repeated. By default everything."
+        ),
+    ] = None,
+    direction: Annotated[
+        str, typer.Option(help="both; in: nothing reaches the member; out: nothing leaves it.")
+    ] = "both",
+    data: Data = _DATA,
+) -> None:
+    """Cut the links of a member; connections stay open, and bytes wait for `heal`."""
+    _control(data, "cut", name=member, others=others or [], direction=direction)
+
+
+def slow(
+    member: MemberName,
+    delay: Annotated[float, typer.Option(help="Milliseconds, each way.")] = 100.0,
+    rate: Annotated[float, typer.Option(help="Bytes per second; 0 is unlimited.")] = 0.0,
+    data: Data = _DATA,
+) -> None:
+    """Make all links of a member slow."""
+    _control(data, "slow", name=member, delay=delay / 1000, rate=rate)
+
+
+def heal(
+    member: Annotated[
+        str | None, typer.Argument(metavar="[MEMBER]", help="One member; by default all.")
+    ] = None,
+    data: Data = _DATA,
+) -> None:
+    """Undo cuts and slow links."""
+    _control(data, "heal", name=member)
+
+
+def down(data: Data = _DATA) -> None:
+    """Stop a cluster; its files stay. Also ends what a killed cluster left behind."""
+    from bolide.cluster.state import take_down  # noqa: PLC0415
+
+    with ExitOnError(OSError):
+        left = asyncio.run(take_down(data))
+    print(f"ended what was left of it: {', '.join(left)}" if left else "the cluster is down")
+
+
+def _control(data: Path, verb: str, **arguments: Any) -> None:
+    from bolide.cluster.state import control  # noqa: PLC0415
+
+    with ExitOnError(OSError):
+        asyncio.run(control(data, verb, **arguments))
+
+
+def _refuse_running(data: Path) -> None:
+    from bolide.cluster.state import read_state  # noqa: PLC0415
+
+    state = read_state(data)
+    if state is None:
+        return
+    if state.is_running:
+        raise ConfigError(f"--data {data}: a cluster runs there already, process {state.pid}")
+    raise ConfigError(
+        f"--data {data}: a cluster was killed there; `bolide cluster down` ends what it left"
+    )
+
+
+def _run_up(options: "ClusterOptions") -> None:
+    from bolide import logs  # noqa: PLC0415
+    from bolide.remoting.event_loop import until_stopped  # noqa: PLC0415
+
+    logs.configure(logs.LogConfig(level=logs.LogLevel.WARNING), console=sys.stderr)
+    serving: Coroutine[Any, Any, None] = _serve(options)
+    try:
+        # The standard event loop: it is already loaded, and speed does not matter here.
+        asyncio.run(until_stopped(serving))
+    finally:
+        logs.shutdown()
+    print("All members stopped.", flush=True)
+
+
+async def _serve(options: "ClusterOptions") -> None:
+    from bolide.cluster.local_cluster import LocalCluster  # noqa: PLC0415
+    from bolide.cluster.state import ControlServer, masters, require_state  # noqa: PLC0415
+
+    down = asyncio.Event()
+    async with LocalCluster(options) as cluster, ControlServer(cluster, down.set):
+        _print_status(require_state(options.data), await masters(cluster.name_servers))
+        print(f"NameServers for clients: {cluster.name_servers}")
+        print("The cluster runs; Ctrl-C or `bolide cluster down` stops it.", flush=True)
+        await down.wait()
+
+
+def _detach(data: Path) -> None:
+    """Run the same command in the background, and wait until its cluster runs."""
+    from bolide.cluster.state import read_state  # noqa: PLC0415
+
+    data.mkdir(parents=True, exist_ok=True)
+    log_file = data / "up.log"
+    words = [word for word in sys.argv[1:] if word != "--detach"]
+    with log_file.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603  our own command line
+            [sys.executable, "-P", "-m", "bolide", *words],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            env=os.environ,
+        )  # fmt: skip
+    deadline = time.monotonic() + _DETACH_WITHIN
+    while read_state(data) is None:
+        if process.poll() is not None or time.monotonic() > deadline:
+            print(log_file.read_text(encoding="utf-8", errors="replace"), file=sys.stderr, end="")
+            raise typer.Exit(FAILED)
+        time.sleep(0.05)
+    status(data, as_json=False)
+
+
+def _group_documents(
+    state: "ClusterState", groups: dict[str, dict[int, str]] | None
+) -> list[dict[str, Any]]:
+    """For each broker group: its master as the NameServers know it, None if unknown."""
+    known = groups or {}
+    planned = {member.group for member in state.members if member.group}
+    # The groups of workers are named after the broker that runs them.
+    split = {each for each in planned - known.keys() if f"{each}-0" in known}
+    documents = []
+    for name in sorted((planned - split) | known.keys()):
+        address = known.get(name, {}).get(0)
+        documents.append({"group": name, "master": address, "member": _member_at(state, address)})
+    return documents
+
+
+def _member_at(state: "ClusterState", address: str | None) -> str | None:
+    """The member that serves an address, by itself or by one of its workers."""
+    if address is None:
+        return None
+    from bolide.cluster.plan import BROKER_PORT_STEP, WORKER_PORT_STEP  # noqa: PLC0415
+
+    host, port = split_address(address)
+    for member in state.members:
+        own_host, own_port = split_address(member.address)
+        workers = range(own_port, own_port + BROKER_PORT_STEP, WORKER_PORT_STEP)
+        if member.group and host == own_host and port in workers:
+            return member.name
+    return None
+
+
+def _print_status(state: "ClusterState", groups: dict[str, dict[int, str]] | None) -> None:
+    from bolide.cli.admin.output import Table  # noqa: PLC0415
+    from bolide.cluster.state import uptime  # noqa: PLC0415
+
+    table = Table("Member", "Role", "Address", "Pid", "Uptime", "State", "Directory")
+    for member in state.members:
+        seconds = uptime(member)
+        shown = f"cut from {', '.join(member.cut_from)}" if member.state == "cut" else member.state
+        table.add(
+            member.name, member.role, member.address, member.pid or "-",
+            "-" if seconds is None else f"{seconds:.0f} s", shown, member.directory,
+        )  # fmt: skip
+    table.print()
+    for each in _group_documents(state, groups):
+        master = each["member"] or each["master"] or "unknown"
+        print(f"Master of {each['group']}: {master}")

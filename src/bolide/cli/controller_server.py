@@ -1,0 +1,106 @@
+"""Load the settings of a controller from all sources, and run it until a stop signal."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from bolide import logs
+from bolide.auth.settings import IGNORED_ACCESS, refuse_other_classes
+from bolide.cli.exposure import describe_encryption, describe_exposure
+from bolide.cli.process_setup import reload_logs
+from bolide.config import from_environment, load, options_of, read_file, secret_keys, to_texts
+from bolide.controller.config import ALL_IGNORED, ControllerConfig
+from bolide.controller.server import Controller
+from bolide.lifeline import Lifeline
+from bolide.logs import LogLevel
+from bolide.remoting.address import format_address
+from bolide.remoting.event_loop import on_hangup, run, until_stopped
+from bolide.remoting.settings import find_file
+from bolide.remoting.tls_settings import DEFAULT_TLS_FILE, tls_texts
+
+_ENVIRONMENT = "BOLIDE_CONTROLLER"
+
+
+def serve(server: Controller, log_file: Path | None, lifeline: Lifeline) -> None:
+    """Run a controller until a stop signal."""
+    try:
+        run(_run(server, log_file, lifeline))
+    finally:
+        logs.shutdown()
+
+
+def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dict[str, str]:
+    """Settings of the given file, otherwise of the file that stores changes at run time."""
+    if file is None:
+        key = "configStorePath"
+        given = from_environment(ControllerConfig, _ENVIRONMENT) | chosen
+        default = options_of(ControllerConfig)[key].default
+        file = Path(given.get(key, str(default))).expanduser()
+        if not file.exists():
+            return {}
+    file = find_file(file, os.environ.get("ROCKETMQ_HOME"))
+    texts = read_file(file, secret_keys(ControllerConfig))
+    if not quiet:
+        print(f"load config properties file OK, {file}")
+    texts.setdefault("configStorePath", str(file))
+    return texts
+
+
+def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> dict[str, str]:
+    """Settings of tls.properties, file, environment and command line, in increasing priority."""
+    texts = file | from_environment(ControllerConfig, _ENVIRONMENT) | chosen
+    named = texts.pop("tls.config.file", "").strip()
+    if named or DEFAULT_TLS_FILE.exists():
+        texts = tls_texts(Path(named) if named else DEFAULT_TLS_FILE) | texts
+    return {"logLevel": level} | texts
+
+
+def load_settings(texts: dict[str, str], *, strict: bool) -> ControllerConfig:
+    refuse_other_classes(texts)
+    return load(ControllerConfig, texts, ignored=ALL_IGNORED | IGNORED_ACCESS, strict=strict)
+
+
+def print_settings(config: ControllerConfig) -> None:
+    texts = to_texts(config)
+    for key, found in options_of(ControllerConfig).items():
+        # The value of a secret is not printed, only its commented key.
+        print(f"# {found.doc}\n{'#' if found.secret else ''}{key}={texts.get(key, '')}")
+    print("\n# Known to RocketMQ, without effect here:")
+    for key, item in ALL_IGNORED.items():
+        print(f"# {key}={item.default}  ({item.reason})")
+
+
+def make_controller(config: ControllerConfig, texts: Mapping[str, str]) -> Controller:
+    """Build the controller; settings without effect are kept for `getControllerConfig`."""
+    ignored = {key: text for key, text in texts.items() if key in ALL_IGNORED}
+    return Controller(config, ignored=ignored)
+
+
+def announce(server: Controller) -> None:
+    """Print RocketMQ's start-up line, for which scripts wait, and what protects the server."""
+    config = server.config.value
+    own = config.own
+    peers = ", ".join(f"{each.id} at {each.address}" for each in config.peers)
+    address = format_address((config.bind_address, config.listen_port))
+    print(f"The Controller boot success. serializeType=JSON, address {address}")
+    secured = "encrypted" if config.controller_raft_password else "not encrypted"
+    print(f"Controller {own.id} of {peers}; Raft at {config.raft_bind}, {secured}.")
+    rights = "register brokers and ask for elections"
+    print(describe_exposure(config, config.listen_port, rights))
+    print(describe_encryption(config), flush=True)
+
+
+async def _run(server: Controller, log_file: Path | None, lifeline: Lifeline) -> None:
+    logs.set_level(server.config.value.log_level)
+    on_hangup(lambda: reload_logs(log_file, lifeline.label))
+    with lifeline:
+        await until_stopped(_serve(server, lifeline))
+    logs.flush()  # so that this is the last line
+    print("The Controller stopped.", flush=True)
+
+
+async def _serve(server: Controller, lifeline: Lifeline) -> None:
+    async with server:
+        announce(server)
+        lifeline.report_ready()
+        await server.failure()

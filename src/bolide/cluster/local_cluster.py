@@ -1,0 +1,219 @@
+"""A cluster of child processes, and what can be done to its members and their links."""
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from bolide.cluster.member_process import MemberProcess
+from bolide.cluster.network import Network, make_network
+from bolide.cluster.plan import ClusterOptions, ClusterPlan, Member, Role
+from bolide.cluster.proxy import CLIENTS
+from bolide.errors import ConfigError
+
+DIRECTIONS = ("both", "in", "out")
+
+
+class MemberState(msgspec.Struct, frozen=True, kw_only=True):
+    """A member as `status` shows it and the state file has it."""
+
+    name: str
+    role: str
+    address: str
+    state: str
+    """alive, paused, cut, slow or dead."""
+    pid: int | None
+    started_at: float
+    """Wall clock time of its last start."""
+    directory: str
+    group: str = ""
+    ports: tuple[int, ...] = ()
+    cut_from: tuple[str, ...] = ()
+    """Members and clients with which it cannot exchange everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How members are started, for those that inject faults into them."""
+
+    module: str = "bolide"
+    environment: Mapping[str, Mapping[str, str]] | None = None
+    """More environment variables, by member."""
+
+
+class LocalCluster:
+    """Runs in its `async with` block; belongs to one event loop.
+
+    Raises:
+        ConfigError: a port is taken, or the network cannot be had.
+        MemberFailed: a member did not start; those started before have been stopped.
+    """
+
+    def __init__(self, options: ClusterOptions, launch: Launch | None = None) -> None:
+        self._launch = launch or Launch()
+        self._cuts: set[tuple[str, str]] = set()
+        self._slow: set[str] = set()
+        names = ClusterPlan.names(options)
+        self.network: Network = make_network(options.network, names, self._pids)
+        self.plan = ClusterPlan.of(options, self.network.addresses())
+        self._processes = {
+            member.name: MemberProcess(
+                member, self.network.command_prefix(member.name), self._launch.module
+            )
+            for member in self.plan.members
+        }
+
+    @property
+    def name_servers(self) -> str:
+        """Addresses of the NameServers, as clients take them."""
+        return self.plan.name_servers
+
+    @property
+    def data(self) -> Path:
+        return self.plan.options.data
+
+    async def __aenter__(self) -> Self:
+        try:
+            self.plan.write_files()
+            await self.network.open(self.plan.members)
+            for role in Role:  # NameServers first, brokers last
+                members = [each.name for each in self.plan.members if each.role is role]
+                await self._start_all(members)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop all members, brokers first, and remove the network."""
+        for role in reversed(Role):
+            chosen = [each for each in self._processes.values() if each.member.role is role]
+            await asyncio.gather(*(process.stop() for process in chosen))
+        for process in self._processes.values():
+            process.close()
+        await self.network.close()
+
+    async def _start_all(self, names: Iterable[str]) -> None:
+        results = await asyncio.gather(*map(self.start, names), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    # ---- members
+
+    def members(self, role: Role | None = None) -> list[Member]:
+        return [each for each in self.plan.members if role in {None, each.role}]
+
+    def process(self, name: str) -> MemberProcess:
+        """Raises ConfigError: there is no such member."""
+        return self._processes[self.plan.require(name).name]
+
+    async def start(self, name: str) -> None:
+        """Start a member that has ended, and wait until it serves; MemberFailed if it does not."""
+        environment = (self._launch.environment or {}).get(name)
+        await self.process(name).start(environment)
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL."""
+        await self.process(name).kill()
+
+    async def stop(self, name: str) -> None:
+        """SIGTERM, and wait for the end."""
+        await self.process(name).stop()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP."""
+        self.process(name).pause()
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        self.process(name).resume()
+
+    # ---- links
+
+    async def cut(self, name: str, others: Iterable[str] = (), direction: str = "both") -> None:
+        """Cut a member off from others, by default from all other members and the clients.
+
+        Args:
+            direction: `in` lets nothing reach the member, `out` lets nothing leave it.
+        """
+        for flow in self._flows(name, others, direction):
+            await self.network.cut(*flow)
+            self._cuts.add(flow)
+
+    async def heal(self, name: str | None = None) -> None:
+        """Undo all cuts and slow links of a member, or of all members."""
+        for flow in sorted(self._cuts):
+            if name is None or name in flow:
+                await self.network.heal(*flow)
+                self._cuts.discard(flow)
+        for each in sorted(self._slow):
+            if name in {None, each}:
+                await self.network.quicken(each)
+                self._slow.discard(each)
+
+    async def slow(self, name: str, delay: float, rate: float = 0.0) -> None:
+        """Make all links of a member slow.
+
+        Args:
+            delay: seconds, each way; in namespaces it needs a kernel with netem.
+            rate: bytes per second; 0 is unlimited.
+        """
+        self.plan.require(name)
+        await self.network.slow(name, delay, rate)
+        self._slow.add(name)
+
+    def _flows(self, name: str, others: Iterable[str], direction: str) -> list[tuple[str, str]]:
+        if direction not in DIRECTIONS:
+            raise ConfigError(f"--direction {direction}: must be one of {', '.join(DIRECTIONS)}")
+        self.plan.require(name)
+        chosen = list(others) or [each.name for each in self.plan.members] + [CLIENTS]
+        for other in chosen:
+            if other != CLIENTS:
+                self.plan.require(other)
+        found = []
+        for other in chosen:
+            if other != name:
+                found += [(other, name)] if direction in {"both", "in"} else []
+                found += [(name, other)] if direction in {"both", "out"} else []
+        return found
+
+    # ---- state
+
+    def states(self) -> list[MemberState]:
+        return [self._state(member) for member in self.plan.members]
+
+    def _state(self, member: Member) -> MemberState:
+        process = self._processes[member.name]
+        flows = [flow for flow in self._cuts if member.name in flow]
+        cut_from = {each for flow in flows for each in flow if each != member.name}
+        if process.pid is None:
+            state = "dead"
+        elif process.is_paused:
+            state = "paused"
+        elif cut_from:
+            state = "cut"
+        else:
+            state = "slow" if member.name in self._slow else "alive"
+        return MemberState(
+            name=member.name, role=member.role.value, address=self.plan.address(member),
+            state=state, pid=process.pid, started_at=process.started_at,
+            directory=os.fspath(member.directory), group=member.group, ports=member.served_ports,
+            cut_from=tuple(sorted(cut_from)),
+        )  # fmt: skip
+
+    def _pids(self) -> dict[str, list[int]]:
+        return {name: process.pids for name, process in self._processes.items()}

@@ -1,0 +1,342 @@
+"""The networks in which a local cluster can run, and how their links are cut and slowed.
+
+| Network | Addresses | What can be cut |
+| --- | --- | --- |
+| plain | all members on 127.0.0.1 | nothing |
+| proxy | announced on 127.0.0.1, bound to 127.0.2.n, same port | each pair, one or both ways |
+| namespaces | 10.x.y.n, one network namespace for each member | each pair, one or both ways |
+
+A name is that of a member, or CLIENTS for everything outside of the cluster.
+"""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from bolide.cluster.plan import Addresses, Member
+from bolide.cluster.proxy import CLIENTS, ConnectionOwners, Flows, Proxy
+from bolide.errors import BolideError, ConfigError
+
+_LOOPBACK = "127.0.0.1"
+
+
+class NetworkFailed(BolideError):
+    """A command that sets up the network failed."""
+
+    def __init__(self, words: Sequence[str], output: str) -> None:
+        super().__init__(f"{' '.join(words)}: {output.strip() or 'failed'}")
+
+
+class Network(Protocol):
+    """Where the members of a cluster run."""
+
+    kind: str
+
+    def addresses(self) -> Addresses: ...
+
+    async def open(self, members: Sequence[Member]) -> None:
+        """Prepare the links, before the members start."""
+
+    async def close(self) -> None: ...
+
+    def command_prefix(self, name: str) -> list[str]:
+        """Words before the command of a member."""
+        ...
+
+    async def cut(self, source: str, target: str) -> None:
+        """Let nothing that `source` sends reach `target`."""
+
+    async def slow(self, name: str, delay: float, rate: float) -> None:
+        """Make what a member sends and receives late, or limit its bytes per second."""
+
+    async def heal(self, source: str, target: str) -> None:
+        """Undo a cut."""
+
+    async def quicken(self, name: str) -> None:
+        """Undo `slow`."""
+
+
+def make_network(
+    kind: str, names: Sequence[str], processes: Callable[[], Mapping[str, Iterable[int]]]
+) -> Network:
+    """The network of that kind; `auto` is the proxy on Linux and plain loopback elsewhere.
+
+    Raises:
+        ConfigError: this machine or user cannot have such a network.
+    """
+    if kind == "auto":
+        kind = "proxy" if sys.platform == "linux" else "plain"
+    if kind != "plain" and sys.platform != "linux":
+        raise ConfigError(f"--network {kind}: needs Linux")
+    if kind == "namespaces":
+        if reason := why_no_namespaces():
+            raise ConfigError(f"--network namespaces: {reason}")
+        return NamespaceNetwork(names)
+    return ProxyNetwork(names, processes) if kind == "proxy" else PlainNetwork(names)
+
+
+class PlainNetwork:
+    """Everything on 127.0.0.1; links cannot be changed."""
+
+    kind = "plain"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def addresses(self) -> Addresses:
+        hosts = dict.fromkeys(self._names, _LOOPBACK)
+        return Addresses(announced=hosts, bound=hosts)
+
+    async def open(self, members: Sequence[Member]) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def command_prefix(self, name: str) -> list[str]:
+        del name
+        return []
+
+    async def cut(self, source: str, target: str) -> None:
+        raise ConfigError(f"cut {source} {target}: start the cluster with --network proxy")
+
+    async def slow(self, name: str, delay: float, rate: float) -> None:
+        del delay, rate
+        raise ConfigError(f"slow {name}: start the cluster with --network proxy")
+
+    async def heal(self, source: str, target: str) -> None:
+        pass
+
+    async def quicken(self, name: str) -> None:
+        pass
+
+
+class ProxyNetwork:
+    """A TCP proxy in front of each member, for users without privileges."""
+
+    kind = "proxy"
+
+    def __init__(
+        self, names: Sequence[str], processes: Callable[[], Mapping[str, Iterable[int]]]
+    ) -> None:
+        self._names = names
+        self._flows = Flows()
+        self._owners = ConnectionOwners(processes)
+        self._proxies: dict[str, Proxy] = {}
+
+    def addresses(self) -> Addresses:
+        return Addresses(
+            announced=dict.fromkeys(self._names, _LOOPBACK),
+            bound={name: f"127.0.2.{number}" for number, name in enumerate(self._names, 1)},
+        )
+
+    async def open(self, members: Sequence[Member]) -> None:
+        bound = self.addresses().bound
+        for member in members:
+            proxy = Proxy(member.name, self._flows, self._owners.owner_of)
+            self._proxies[member.name] = proxy
+            for port in member.served_ports:
+                try:
+                    await proxy.listen(_LOOPBACK, port, (bound[member.name], port))
+                except OSError as exc:
+                    raise ConfigError(
+                        f"{member.name} cannot have port {port}: {exc.strerror}; choose another"
+                        " --base-port"
+                    ) from exc
+
+    async def close(self) -> None:
+        for proxy in self._proxies.values():
+            await proxy.close()
+
+    def command_prefix(self, name: str) -> list[str]:
+        del name
+        return []
+
+    async def cut(self, source: str, target: str) -> None:
+        self._flows.cut(source, target)
+
+    async def heal(self, source: str, target: str) -> None:
+        self._flows.heal(source, target)
+
+    async def slow(self, name: str, delay: float, rate: float) -> None:
+        for other in self._others(name):
+            self._flows.slow(name, other, delay, rate)
+            self._flows.slow(other, name, delay, rate)
+
+    async def quicken(self, name: str) -> None:
+        for other in self._others(name):
+            self._flows.slow(name, other, 0.0)
+            self._flows.slow(other, name, 0.0)
+
+    def _others(self, name: str) -> list[str]:
+        return [each for each in (*self._names, CLIENTS) if each != name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """A namespace and its end of the bridge."""
+
+    namespace: str
+    outer: str
+    """Its device in the namespace of the clients."""
+    address: str
+
+
+class NamespaceNetwork:
+    """One network namespace for each member, joined by a bridge in that of the clients.
+
+    A cut gives the sender a wrong hardware address of the receiver: its packets leave and reach
+    nobody. That needs neither iptables nor a module of the kernel, and works one way.
+    """
+
+    kind = "namespaces"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._number = _free_number()
+        self.bridge = f"bol{self._number}"
+        self._hosts = {
+            name: _Host(f"bol{self._number}-{name}", f"bol{self._number}v{at}", self._address(at))
+            for at, name in enumerate(names, 10)
+        }
+        self._hardware: dict[str, str] = {}
+
+    def _address(self, at: int) -> str:
+        return f"10.213.{self._number}.{at}"
+
+    def addresses(self) -> Addresses:
+        hosts = {name: host.address for name, host in self._hosts.items()}
+        return Addresses(announced=hosts, bound=hosts, subnet=f"10.213.{self._number}.0/24")
+
+    def command_prefix(self, name: str) -> list[str]:
+        return ["ip", "netns", "exec", self._hosts[name].namespace]
+
+    async def open(self, members: Sequence[Member]) -> None:
+        del members
+        await _run("ip", "link", "add", self.bridge, "type", "bridge")
+        await _run("ip", "addr", "add", f"{self._address(1)}/24", "dev", self.bridge)
+        await _run("ip", "link", "set", self.bridge, "up")
+        for host in self._hosts.values():
+            await self._add(host)
+        await self._know_everybody()
+
+    async def _add(self, host: _Host) -> None:
+        inside = ("ip", "-n", host.namespace)
+        await _run("ip", "netns", "add", host.namespace)
+        await _run(
+            "ip", "link", "add", host.outer, "type", "veth",
+            "peer", "name", "eth0", "netns", host.namespace,
+        )  # fmt: skip
+        await _run("ip", "link", "set", host.outer, "master", self.bridge, "up")
+        await _run(*inside, "link", "set", "lo", "up")
+        await _run(*inside, "addr", "add", f"{host.address}/24", "dev", "eth0")
+        await _run(*inside, "link", "set", "eth0", "up")
+
+    async def _know_everybody(self) -> None:
+        """Note hardware addresses, and set all of them for good: a cut must not be resolved."""
+        self._hardware[CLIENTS] = await _hardware_address("dev", self.bridge)
+        for name, host in self._hosts.items():
+            self._hardware[name] = await _hardware_address("eth0", namespace=host.namespace)
+        everybody = (*self._names, CLIENTS)
+        for source in everybody:
+            for target in everybody:
+                if source != target:
+                    await self.heal(source, target)
+
+    async def close(self) -> None:
+        for host in self._hosts.values():
+            await _try("ip", "netns", "del", host.namespace)
+            await _try("ip", "link", "del", host.outer)
+        await _try("ip", "link", "del", self.bridge)
+
+    async def cut(self, source: str, target: str) -> None:
+        await self._set_neighbour(source, target, "02:00:00:00:00:00")
+
+    async def heal(self, source: str, target: str) -> None:
+        await self._set_neighbour(source, target, self._hardware[target])
+
+    async def _set_neighbour(self, source: str, target: str, hardware: str) -> None:
+        address = self._address(1) if target == CLIENTS else self._hosts[target].address
+        where = [] if source == CLIENTS else ["-n", self._hosts[source].namespace]
+        device = self.bridge if source == CLIENTS else "eth0"
+        await _run(
+            "ip", *where, "neigh", "replace", address, "lladdr", hardware, "dev", device,
+            "nud", "permanent",
+        )  # fmt: skip
+
+    async def slow(self, name: str, delay: float, rate: float) -> None:
+        """Late by netem if the kernel has it, else slow by a token bucket."""
+        host = self._hosts[name]
+        for where, device in (([], host.outer), (["-n", host.namespace], "eth0")):
+            base = ("tc", *where, "qdisc", "replace", "dev", device, "root")
+            limit = ["rate", f"{int(rate)}bps"] if rate else []
+            if await _try(*base, "netem", "delay", f"{int(delay * 1000)}ms", *limit):
+                continue
+            await _run(
+                *base, "tbf", "rate", f"{int(rate or 64 * 1024)}bps", "burst", "16kb",
+                "latency", "2s",
+            )  # fmt: skip
+
+    async def quicken(self, name: str) -> None:
+        host = self._hosts[name]
+        await _try("tc", "qdisc", "del", "dev", host.outer, "root")
+        await _try("tc", "-n", host.namespace, "qdisc", "del", "dev", "eth0", "root")
+
+
+def why_no_namespaces() -> str:
+    """The reason why this process cannot make network namespaces; empty if it can."""
+    if sys.platform != "linux":
+        return "needs Linux"
+    if shutil.which("ip") is None:
+        return "the program `ip` (iproute2) is not installed"
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    effective = next(line for line in status.splitlines() if line.startswith("CapEff"))
+    if not int(effective.split()[1], 16) >> 21 & 1:  # CAP_SYS_ADMIN
+        return "needs root"
+    return ""
+
+
+def _free_number() -> int:
+    used = {path.name for path in Path("/sys/class/net").iterdir()}
+    for number in range(256):
+        if f"bol{number}" not in used:
+            return number
+    raise ConfigError("256 clusters in namespaces are running; remove one with `cluster down`")
+
+
+async def remove_namespaces(prefix: str) -> None:
+    """Remove what a cluster that was killed left behind: `prefix` is the name of its bridge."""
+    for line in (await _run("ip", "netns", "list")).splitlines():
+        name = line.split()[0]
+        if name.startswith(f"{prefix}-"):
+            await _try("ip", "netns", "del", name)
+    await _try("ip", "link", "del", prefix)
+
+
+async def _hardware_address(*device: str, namespace: str = "") -> str:
+    where = ["-n", namespace] if namespace else []
+    shown = await _run("ip", *where, "-o", "link", "show", *device)
+    return shown.split("link/ether ")[1].split()[0]
+
+
+async def _run(*words: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await process.communicate()
+    text = output.decode(errors="replace")
+    if process.returncode:
+        raise NetworkFailed(words, text)
+    return text
+
+
+async def _try(*words: str) -> bool:
+    try:
+        await _run(*words)
+    except (NetworkFailed, OSError):
+        return False
+    return True

@@ -1,0 +1,83 @@
+"""The short form of the fault bench with replicas: failovers under load, and a real partition."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bolide.chaos.failover import FailoverOptions, measure_failover
+from bolide.chaos.history import Kind
+from bolide.chaos.run import RunOptions, run_rounds
+from bolide.chaos.target import LocalTarget
+from bolide.cluster.network import why_no_namespaces
+from bolide.cluster.plan import ClusterOptions
+from tests.chaos.test_short_run import SETTINGS
+from tests.interop.processes import free_port
+from tests.support.aio import on_loop
+
+SEED = 20
+PORTS = (10, 20, 200, 210, 220, 300, 310, 320, *range(1033, 1037), *range(1133, 1137),
+         *range(1233, 1237))  # fmt: skip
+
+
+@asynccontextmanager
+async def cluster(
+    directory: Path, *, replicas: int, controllers: int
+) -> AsyncIterator[LocalTarget]:
+    target = LocalTarget(
+        ClusterOptions(
+            brokers=1,
+            replicas=replicas,
+            namesrvs=max(controllers, 1),
+            controllers=controllers,
+            data=directory,
+            base_port=free_port(PORTS),
+            network="proxy" if why_no_namespaces() else "namespaces",
+            settings=SETTINGS,
+        )
+    )
+    async with target.cluster:
+        yield target
+
+
+@pytest.mark.timeout(300)
+@on_loop
+async def test_failovers_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    nemeses = ("kill", "pause", "cut", "cut-in", "restart", "fsync-fails", "kill-all")
+    options = RunOptions(seed=SEED, rounds=7, nemeses=nemeses, steady=(0.3, 0.8), hold=(1.0, 3.0))
+    async with cluster(tmp_path, replicas=3, controllers=3) as target:
+        result = await run_rounds(target, options, print, tmp_path / "history.jsonl")
+
+    assert result.verdict.violations == []
+    assert result.is_drained
+    for kind in Kind:
+        assert result.verdict.kinds[kind].acknowledged > 100, kind
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "fault", [*(pytest.param(each, marks=pytest.mark.long) for each in ("kill", "pause")), "cut"]
+)
+@on_loop
+async def test_a_master_that_fails_is_replaced_and_acknowledges_nothing_more(
+    tmp_path: Path, fault: str
+) -> None:
+    options = FailoverOptions(fault=fault, rounds=1)
+    async with cluster(tmp_path, replicas=2, controllers=3) as target:
+        result = await measure_failover(target, options, print)
+
+    assert result.is_good
+    assert result.late_acknowledgements == 0
+
+
+@pytest.mark.timeout(300)
+@on_loop
+async def test_a_sync_master_keeps_its_promises_through_faults(tmp_path: Path) -> None:
+    nemeses = ("kill", "restart", "cut", "pause")
+    options = RunOptions(seed=SEED, rounds=4, nemeses=nemeses, steady=(0.3, 0.8), hold=(1.0, 2.0))
+    async with cluster(tmp_path, replicas=2, controllers=0) as target:
+        result = await run_rounds(target, options, print, tmp_path / "history.jsonl")
+
+    assert result.verdict.violations == []
+    assert result.is_drained

@@ -1,0 +1,192 @@
+"""The checker finds each fault in a made-up history, and none in a good one."""
+
+import pytest
+
+from bolide.chaos.checker import Verdict, check, gaps
+from bolide.chaos.history import Delivered, Fault, History, Kind, Outcome, Sent
+
+
+class Story:
+    """A history that is told event by event, a second each."""
+
+    def __init__(self, kind: Kind = Kind.PLAIN) -> None:
+        self.history = History()
+        self.kind = kind
+        self.now = 0.0
+
+    def send(
+        self,
+        message_id: str,
+        outcome: Outcome = Outcome.ACKNOWLEDGED,
+        *,
+        key: str = "key",
+        delay: float = 0.0,
+    ) -> "Story":
+        began, self.now = self.now, self.now + 1
+        self.history.record(
+            Sent(
+                id=message_id, kind=self.kind, key=key, number=1, began=began, ended=self.now,
+                outcome=outcome, delay=delay,
+            )
+        )  # fmt: skip
+        return self
+
+    def deliver(
+        self, message_id: str, offset: int = 0, *, queue: str = "broker-a/0", times: int = 0
+    ) -> "Story":
+        self.now += 1
+        self.history.record(
+            Delivered(
+                id=message_id, kind=self.kind, at=self.now, queue=queue, offset=offset, times=times
+            )
+        )
+        return self
+
+    def judge(self, **how: bool | float) -> Verdict:
+        return check(self.history, **how)  # type: ignore[arg-type]
+
+
+def broken(verdict: Verdict) -> list[str]:
+    return [line.split(": ")[1].split(" ", 1)[1] for line in verdict.violations]
+
+
+def test_what_is_sent_and_delivered_is_good() -> None:
+    story = Story().send("a").send("b").deliver("a", 0).deliver("b", 1)
+
+    verdict = story.judge()
+
+    assert verdict.is_good
+    assert verdict.kinds[Kind.PLAIN].acknowledged == verdict.kinds[Kind.PLAIN].delivered == 2
+
+
+def test_an_acknowledged_message_that_never_comes_is_lost() -> None:
+    verdict = Story().send("a").send("b").deliver("b").judge()
+
+    assert verdict.kinds[Kind.PLAIN].lost == ["a"]
+    assert verdict.violations == ["plain: 1 acknowledged and lost: a"]
+
+
+def test_loss_is_counted_but_no_violation_in_a_mode_that_allows_it() -> None:
+    verdict = Story().send("a").judge(is_loss_allowed=True)
+
+    assert verdict.lost == 1
+    assert verdict.is_good
+
+
+@pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.WEAK])
+def test_a_message_that_was_not_fully_acknowledged_may_come_or_not(outcome: Outcome) -> None:
+    verdict = Story().send("a", outcome).send("b", outcome).deliver("b").judge()
+
+    assert verdict.is_good
+
+
+def test_a_message_that_nobody_sent_is_found() -> None:
+    verdict = Story().send("a").deliver("a").deliver("z", 1).judge()
+
+    assert verdict.kinds[Kind.PLAIN].phantom == ["z"]
+    assert broken(verdict) == ["delivered and never sent"]
+
+
+def test_a_body_that_is_not_ours_is_found_by_its_place() -> None:
+    verdict = Story().send("a").deliver("a").deliver("", 7).judge()
+
+    assert verdict.kinds[Kind.PLAIN].phantom == ["broker-a/0@7"]
+
+
+def test_a_transaction_that_was_rolled_back_must_not_come() -> None:
+    story = Story(Kind.TRANSACTION).send("a", Outcome.ROLLED_BACK)
+    assert story.judge().is_good
+
+    verdict = story.deliver("a").judge()
+
+    assert broken(verdict) == ["delivered and never sent"]
+
+
+def test_an_ordered_queue_must_not_be_delivered_backwards() -> None:
+    story = Story(Kind.ORDERED).send("a", key="1").send("b", key="2")
+
+    verdict = story.deliver("b", 1).deliver("a", 0).judge()
+
+    assert verdict.kinds[Kind.ORDERED].reordered == ["a"]
+    assert broken(verdict) == ["out of order"]
+
+
+def test_the_order_of_two_queues_does_not_matter() -> None:
+    story = Story(Kind.ORDERED).send("a", key="1").send("b", key="2")
+
+    assert story.deliver("b", 1).deliver("a", 0, queue="broker-a/1").judge().is_good
+
+
+def test_a_redelivery_may_go_back_to_the_last_commit() -> None:
+    story = Story(Kind.ORDERED).send("a").send("b").send("c")
+    story.deliver("a", 0).deliver("b", 1).deliver("a", 0).deliver("b", 1).deliver("c", 2)
+
+    verdict = story.judge()
+
+    assert verdict.is_good
+    assert verdict.kinds[Kind.ORDERED].redelivered == 2
+
+
+def test_messages_of_a_key_that_were_stored_in_the_wrong_order_are_found() -> None:
+    verdict = Story(Kind.ORDERED).send("a").send("b").deliver("b", 0).deliver("a", 1).judge()
+
+    assert verdict.kinds[Kind.ORDERED].reordered == ["b"]
+
+
+def test_a_send_that_timed_out_may_be_stored_late() -> None:
+    story = Story(Kind.ORDERED).send("a", Outcome.UNKNOWN).send("b")
+
+    assert story.deliver("b", 0).deliver("a", 1).judge().is_good
+
+
+def test_copies_and_redeliveries_are_counted() -> None:
+    story = Story().send("a").send("b")
+    story.deliver("a", 0).deliver("a", 5).deliver("b", 1).deliver("b", 1).deliver("b", 9, times=1)
+
+    verdict = story.judge()
+
+    assert verdict.is_good
+    result = verdict.kinds[Kind.PLAIN]
+    assert (result.copies, result.redelivered) == (1, 2)
+
+
+def test_a_dedup_key_must_not_be_stored_twice() -> None:
+    story = Story(Kind.DEDUP).send("a").deliver("a", 0).deliver("a", 0)
+    assert story.judge().is_good
+
+    verdict = story.deliver("a", 3).judge()
+
+    assert verdict.kinds[Kind.DEDUP].stored_twice == ["a"]
+    assert broken(verdict) == ["stored twice in spite of a dedup key"]
+
+
+def test_a_timer_must_not_be_early() -> None:
+    story = Story(Kind.TIMER).send("a", delay=2.0).send("b", delay=4.0)  # due at 2 and at 5
+    story.deliver("a", 0).deliver("b", 1)  # at 3 and at 4
+
+    assert story.judge().kinds[Kind.TIMER].early == ["b"]
+    assert broken(story.judge()) == ["delivered early"]
+    assert story.judge(clock_shift=2.0).is_good
+
+
+def test_a_round_after_which_nothing_was_served_is_a_violation() -> None:
+    story = Story()
+    story.history.record(
+        Fault(nemesis="kill", targets=("broker-a-0",), round=3, began=1.0, ended=2.0)
+    )
+
+    assert story.judge().violations == ["service was not back: round 3, kill of broker-a-0"]
+
+
+def test_gaps_are_measured_between_acknowledgements() -> None:
+    times = (1.0, 1.5, 4.0, 4.5, 6.0)
+    sent = [
+        Sent(
+            id=str(at), kind=Kind.PLAIN, key="", number=1, began=at, ended=at,
+            outcome=Outcome.ACKNOWLEDGED,
+        )
+        for at in times
+    ]  # fmt: skip
+
+    assert gaps(sent) == (2.5, 4.0)
+    assert gaps([]) == (0.0, 0.0)

@@ -1,0 +1,166 @@
+"""Real members: started, killed, paused and cut, in each network."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bolide.admin import AdminClient
+from bolide.client.producer.producer import Producer
+from bolide.cluster.local_cluster import LocalCluster
+from bolide.cluster.member_process import MemberFailed
+from bolide.cluster.network import why_no_namespaces
+from bolide.cluster.plan import ClusterOptions
+from bolide.errors import BolideError, ConfigError
+from bolide.model.message import Message
+from tests.interop.processes import free_port
+from tests.support.aio import on_loop
+
+NEIGHBOURS = (10, 1033, 1035, 1036, 1133, 1135, 1136)
+needs_namespaces = pytest.mark.skipif(bool(why_no_namespaces()), reason=why_no_namespaces())
+networks = pytest.mark.parametrize(
+    "network", ["proxy", pytest.param("namespaces", marks=needs_namespaces)]
+)
+
+
+def options(directory: Path, network: str = "plain", **more: object) -> ClusterOptions:
+    settings = {"mappedFileSizeCommitLog": str(1024 * 1024)}
+    chosen = {"network": network, "settings": settings, **more}
+    return ClusterOptions(data=directory, base_port=free_port(NEIGHBOURS), **chosen)  # type: ignore[arg-type]
+
+
+def states(cluster: LocalCluster) -> dict[str, str]:
+    return {each.name: each.state for each in cluster.states()}
+
+
+async def sends(cluster: LocalCluster, within: float = 1.0) -> bool:
+    async with Producer("tests", name_server=cluster.name_servers, retries=0) as producer:
+        try:
+            await producer.send(Message("Orders", b"one"), timeout=within)
+        except BolideError:
+            return False
+    return True
+
+
+@networks
+@on_loop
+async def test_members_are_killed_paused_and_cut(tmp_path: Path, network: str) -> None:
+    async with LocalCluster(options(tmp_path, network)) as cluster:
+        broker = "broker-a-0"
+        assert await sends(cluster, 5.0)
+
+        cluster.pause(broker)
+        assert states(cluster) == {"namesrv-0": "alive", broker: "paused"}
+        assert not await sends(cluster)
+        cluster.resume(broker)
+        assert await sends(cluster, 5.0)
+
+        await cluster.cut(broker, ["clients"])
+        assert states(cluster) == {"namesrv-0": "alive", broker: "cut"}
+        assert not await sends(cluster)
+        await cluster.heal()
+        assert await sends(cluster, 5.0)
+
+        await cluster.kill(broker)
+        assert states(cluster)[broker] == "dead"
+        assert not await sends(cluster)
+        await cluster.start(broker)
+        assert await sends(cluster, 5.0)
+
+    assert set(states(cluster).values()) == {"dead"}
+
+
+@networks
+@pytest.mark.parametrize("direction", ["in", "out"])
+@on_loop
+async def test_a_cut_of_one_way_is_a_cut_for_requests(
+    tmp_path: Path, network: str, direction: str
+) -> None:
+    async with LocalCluster(options(tmp_path, network)) as cluster:
+        assert await sends(cluster, 5.0)
+
+        await cluster.cut("broker-a-0", ["clients"], direction)
+
+        assert not await sends(cluster)
+
+
+@networks
+@on_loop
+async def test_a_cut_between_two_members_leaves_the_clients_alone(
+    tmp_path: Path, network: str
+) -> None:
+    settings = {"registerNameServerPeriod": "10000", "mappedFileSizeCommitLog": "1048576"}
+    async with LocalCluster(options(tmp_path, network, settings=settings)) as cluster:
+        await cluster.cut("broker-a-0", ["namesrv-0"])
+
+        assert await sends(cluster, 5.0)
+        await cluster.kill("namesrv-0")
+        await cluster.start("namesrv-0")  # it knows only what brokers tell it now
+        async with AdminClient(cluster.name_servers) as admin:
+            assert (await admin.clusters.info()).broker_addr_table == {}
+            await cluster.heal("broker-a-0")
+            async with asyncio.timeout(45):
+                while not (await admin.clusters.info()).broker_addr_table:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+
+
+@networks
+@on_loop
+async def test_a_slow_link_is_slow(tmp_path: Path, network: str) -> None:
+    async with LocalCluster(options(tmp_path, network)) as cluster:
+        await cluster.slow("broker-a-0", delay=0.05, rate=64 * 1024)
+
+        assert states(cluster)["broker-a-0"] == "slow"
+        assert await sends(cluster, 10.0)
+        await cluster.heal("broker-a-0")
+        assert states(cluster)["broker-a-0"] == "alive"
+
+
+@on_loop
+async def test_workers_are_one_member(tmp_path: Path) -> None:
+    async with LocalCluster(options(tmp_path, "proxy", workers=2)) as cluster:
+        process = cluster.process("broker-a-0")
+        assert len(process.pids) == 3  # the supervisor and two workers
+        async with AdminClient(cluster.name_servers) as admin:
+            assert len((await admin.clusters.info()).broker_addr_table) == 2
+
+        await cluster.kill("broker-a-0")
+
+        assert process.pids == []
+        await cluster.start("broker-a-0")
+        assert await sends(cluster, 5.0)
+
+
+@on_loop
+async def test_links_of_a_plain_network_cannot_be_cut(tmp_path: Path) -> None:
+    cluster = LocalCluster(options(tmp_path))
+
+    with pytest.raises(ConfigError, match="--network proxy"):
+        await cluster.cut("broker-a-0")
+    with pytest.raises(ConfigError, match="--direction up"):
+        await cluster.cut("broker-a-0", (), "up")
+    with pytest.raises(ConfigError, match="nobody: no such member"):
+        await cluster.cut("broker-a-0", ["nobody"])
+
+
+@on_loop
+async def test_a_member_that_does_not_start_says_why(tmp_path: Path) -> None:
+    chosen = options(tmp_path)
+    bad = ClusterOptions(
+        data=tmp_path, base_port=chosen.base_port, network="plain",
+        settings={"flushDiskType": "SOMETIMES"},
+    )  # fmt: skip
+
+    with pytest.raises(MemberFailed, match=r"broker-a-0 ended before it served: .*SOMETIMES"):
+        async with LocalCluster(bad):
+            pass
+
+
+@on_loop
+async def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    first = options(tmp_path / "a", "proxy")
+    second = ClusterOptions(data=tmp_path / "b", base_port=first.base_port, network="proxy")
+    async with LocalCluster(first):
+        with pytest.raises(ConfigError, match=f"port {first.base_port}"):
+            async with LocalCluster(second):
+                pass
