@@ -9,6 +9,7 @@ import pytest
 import bolide
 from bolide.broker.assembly import HANDLERS
 from bolide.client.instance.server_requests import ServerRequests
+from bolide.controller.server import HANDLERS as CONTROLLER_HANDLERS
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.refusals import Refusal, RequestCodeNotSupported
@@ -91,7 +92,7 @@ async def test_codes_nobody_has_are_answered_with_not_supported(
 
 
 SOURCES = Path(bolide.__file__).parent
-ANSWERING = ("broker", "namesrv", "remoting", "client/instance")
+ANSWERING = ("broker", "controller", "namesrv", "remoting", "client/instance")
 """Packages whose code answers requests."""
 
 
@@ -113,7 +114,7 @@ ANSWERED = {
     Role.BROKER: {code for group in HANDLERS for code in handled_codes(group)},
     Role.NAMESRV: ANSWERED_BY_A_NAME_SERVER,
     Role.CLIENT: set(handled_codes(ServerRequests)),
-    Role.CONTROLLER: set(),
+    Role.CONTROLLER: {code for group in CONTROLLER_HANDLERS for code in handled_codes(group)},
 }
 
 

@@ -15,12 +15,14 @@ import msgspec
 
 from bolide.admin.access import BadDocument
 from bolide.broker.filters.sql.values import BadExpression
+from bolide.controller.journal import ControllerStoreDamaged
 from bolide.errors import ConfigError
 from bolide.kernel import COMPILED
 from bolide.model.message_checks import InvalidMessage
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.record_errors import BadRecord
-from tests.fuzz import access_files, codecs, samples
+from bolide.store.replica_log import LogMismatch
+from tests.fuzz import access_files, codecs, replication, samples
 
 Seeds = Callable[[], Iterable[bytes]]
 
@@ -107,6 +109,19 @@ TARGETS: list[Target] = [
            _later("servers", "signed_fast_seeds"), examples=50),
     Target("name-server", _later("servers", "name_server"), _later("servers", "seeds"),
            examples=100),
+    Target("controller-entry", _later("controllers", "entry"),
+           _later("controllers", "entry_seeds")),
+    Target("controller-journal", _later("controllers", "journal"),
+           _later("controllers", "journal_seeds"), (ControllerStoreDamaged,), examples=100),
+    Target("controller-snapshot", _later("controllers", "snapshot"),
+           _later("controllers", "snapshot_seeds"), (ControllerStoreDamaged, ValueError),
+           examples=100),
+    Target("ha-slave", replication.from_slave, replication.slave_seeds),
+    Target("ha-master", replication.from_master, replication.master_seeds),
+    Target("epochs-file", replication.epochs_file, texts("1\n1519042637\n1-0\n", "0\n0\n"),
+           (ValueError,)),
+    Target("replica-log", _later("replication", "replica_log"),
+           _later("replication", "log_seeds"), (LogMismatch,), examples=60),
     Target("acl-file", access_files.acl_file, lambda: access_files.ACL_FILES, (ConfigError,)),
     Target("acl-address", access_files.acl_address, lambda: access_files.ADDRESSES, (ValueError,)),
     Target("policy", access_files.policy, lambda: access_files.POLICIES,

@@ -10,7 +10,7 @@ from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, keys_of, lo
 from bolide.config import Ignored
 from bolide.errors import ConfigError
 from bolide.namesrv.config import ALL_IGNORED as IGNORED_BY_NAME_SERVER
-from bolide.namesrv.config import NameServerConfig
+from bolide.namesrv.config import CONTROLLER_KEYS, NameServerConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.remoting.settings import THREADS
 from bolide.store.config import StoreConfig
@@ -101,7 +101,7 @@ def test_the_compatibility_page_has_every_code_and_attribute(names: Names) -> No
     ("kinds", "pages"),
     [
         (IN_BROKER_CONF, ("broker-config.md", "store-config.md")),
-        (IN_NAMESRV_CONF, ("namesrv-config.md",)),
+        (IN_NAMESRV_CONF, ("namesrv-config.md", "controller-config.md")),
     ],
     ids=["broker.conf", "namesrv.conf"],
 )
@@ -125,7 +125,7 @@ def test_strict_accepts_every_key_of_a_broker_conf(names: Names) -> None:
 
 
 def test_strict_accepts_every_key_of_a_namesrv_conf(names: Names) -> None:
-    known = keys_of(NameServerConfig) | IGNORED_BY_NAME_SERVER.keys()
+    known = keys_of(NameServerConfig) | CONTROLLER_KEYS | IGNORED_BY_NAME_SERVER.keys()
     assert not _keys(names, IN_NAMESRV_CONF) - known
 
 

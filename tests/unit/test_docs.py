@@ -17,6 +17,7 @@ from bolide.broker.metadata.topic_attributes import TOPIC_ATTRIBUTES
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig
 from bolide.cli import app
 from bolide.config import options_of
+from bolide.controller.config import ControllerConfig
 from bolide.logs import AUDIT_LOGGER, CLIENT_LOGGER, LogConfig
 from bolide.namesrv.config import IGNORED, IGNORED_CLIENT, NameServerConfig
 from bolide.store.config import StoreConfig
@@ -42,7 +43,9 @@ TREE_LINE = re.compile(r"((?:│   |    )*)[├└]── ([\w.]+/|[\w.]+(?:, [\
 MODULES = (".py", ".pyx", ".pxd")
 LOGGER = re.compile(r"getLogger\((__name__|\"bolide\.[\w.]+\")\)")
 KEYS = {
-    key for kind in (NameServerConfig, BrokerConfig, StoreConfig) for key in options_of(kind)
+    key
+    for kind in (NameServerConfig, ControllerConfig, BrokerConfig, StoreConfig)
+    for key in options_of(kind)
 } | {"namesrvAddr"}
 
 

@@ -1,4 +1,7 @@
 import java.util.Collection;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.BrokerStartup;
 
@@ -7,6 +10,9 @@ import org.apache.rocketmq.broker.BrokerStartup;
  *
  * <p>By itself a 5.x broker mostly looks for name servers too late for the registration at its
  * start, and has the next one 10 seconds later.
+ *
+ * <p>A slave copies the tables of its master after a minute, then every minute. With
+ * -DsyncMillis=N it does so every N milliseconds.
  */
 public class Broker {
     private static final long PATIENCE_MILLIS = 3_000;
@@ -19,10 +25,22 @@ public class Broker {
                 awaitNameServers(broker);
                 broker.registerBrokerAll(true, false, true);
             }
+            syncOften(broker, Long.getLong("syncMillis", 0));
             System.out.println("The broker boot success. " + broker.getBrokerAddr());
         } catch (Throwable failure) {
             failure.printStackTrace();
             System.exit(1);
+        }
+    }
+
+    private static void syncOften(BrokerController broker, long millis) {
+        if (millis > 0) {
+            ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor(task -> {
+                Thread thread = new Thread(task, "sync-often");
+                thread.setDaemon(true);
+                return thread;
+            });
+            clock.scheduleWithFixedDelay(() -> broker.getSlaveSynchronize().syncAll(), millis, millis, TimeUnit.MILLISECONDS);
         }
     }
 

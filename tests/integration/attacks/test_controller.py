@@ -1,0 +1,87 @@
+"""What a peer on another machine cannot do to a controller without access control."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bolide.controller.server import Controller
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.controller import (
+    AlterSyncStateSetHeader,
+    CleanBrokerHeader,
+    ElectMasterHeader,
+    RegisterBrokerHeader,
+)
+from bolide.protocol.refusals import NoPermission
+from tests.support.aio import on_loop, until
+from tests.support.attackers import EVERY_INTERFACE, own_address
+from tests.support.controllers import FakeBroker, controller, free_peers
+
+
+@asynccontextmanager
+async def attacked(directory: Path, **texts: str) -> AsyncIterator[tuple[Controller, FakeBroker]]:
+    """A controller open to the network, with a master, and a remote peer that claims to be it."""
+    settings = {"bindAddress": EVERY_INTERFACE} | texts
+    async with controller(directory, free_peers(1), 0, **settings) as server:
+        await until(lambda: server.is_acting)
+        port = server.config.value.listen_port
+        async with (
+            FakeBroker(1, [f"127.0.0.1:{port}"]) as master,
+            FakeBroker(1, [f"{own_address()}:{port}"]) as remote,
+        ):
+            await master.join()
+            await master.elect()
+            master.beat()
+            await until(lambda: master.granted_by)
+            yield server, remote
+
+
+@on_loop
+async def test_others_do_not_administer_a_controller(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (_, remote):
+        with pytest.raises(NoPermission):
+            await remote.call(
+                RequestCode.UPDATE_CONTROLLER_CONFIG, body=b"enableElectUncleanMaster=true"
+            )
+        with pytest.raises(NoPermission):
+            await remote.call(RequestCode.CLEAN_BROKER_DATA, CleanBrokerHeader(broker_name="g"))
+        for broker, designate in ((1, True), (-1, False)):
+            header = ElectMasterHeader(
+                cluster_name="c", broker_name="g", broker_id=broker, designate_elect=designate
+            )
+            with pytest.raises(NoPermission):
+                await remote.call(RequestCode.CONTROLLER_ELECT_MASTER, header)
+
+
+@on_loop
+async def test_others_do_not_speak_for_a_broker_of_another_host(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (server, remote):
+        with pytest.raises(NoPermission):
+            await remote.heartbeat(remote.addresses[0])
+        register = RegisterBrokerHeader(
+            cluster_name="c", broker_name="g", broker_id=1, broker_address="192.0.2.9:1"
+        )
+        with pytest.raises(NoPermission):
+            await remote.call(RequestCode.CONTROLLER_REGISTER_BROKER, register)
+        alter = AlterSyncStateSetHeader(broker_name="g", master_broker_id=1, master_epoch=1)
+        with pytest.raises(NoPermission):
+            await remote.call(
+                RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, alter, body=b'{"syncStateSet":[1]}'
+            )
+        assert server.view.groups["g"].master_address != "192.0.2.9:1"
+
+
+@on_loop
+async def test_with_access_control_requests_must_be_signed(tmp_path: Path) -> None:
+    user = '{"username":"root","password":"12345678"}'
+    peers = free_peers(1)
+    async with controller(
+        tmp_path, peers, 0, authenticationEnabled="true", initAuthenticationUser=user
+    ) as server:
+        await until(lambda: server.is_acting)
+        async with FakeBroker(1, [server.address]) as stranger:
+            for code in (RequestCode.CONTROLLER_GET_METADATA_INFO, RequestCode.BROKER_HEARTBEAT):
+                with pytest.raises(NoPermission):
+                    await stranger.client.call(server.address, code, stranger.heartbeat_header())

@@ -1,0 +1,114 @@
+"""Broker groups in controller mode: elections, confirmed messages, deposed masters."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bolide.broker.server import Broker
+from tests.support.aio import on_loop, until
+from tests.support.broker import BrokerClient, broker_in
+from tests.support.controllers import controller, free_peers
+from tests.support.name_servers import name_server
+from tests.unit.store.test_replica_log import log_bytes
+
+
+class Group:
+    """Members of one broker group, with a NameServer and a controller."""
+
+    def __init__(self, directory: Path, stack: AsyncExitStack, common: dict[str, Any]) -> None:
+        self._directory = directory
+        self._stack = stack
+        self._common = common
+        self._own: dict[str, AsyncExitStack] = {}
+        self.brokers: dict[str, Broker] = {}
+
+    async def start(self, name: str) -> Broker:
+        own = self._own[name] = AsyncExitStack()
+        self._stack.push_async_callback(own.aclose)
+        broker = await own.enter_async_context(broker_in(self._directory / name, **self._common))
+        self.brokers[name] = broker
+        return broker
+
+    async def stop(self, name: str) -> None:
+        del self.brokers[name]
+        await self._own.pop(name).aclose()
+
+    def masters(self) -> list[Broker]:
+        return [each for each in self.brokers.values() if each.parts.role.is_master]
+
+    async def master(self) -> Broker:
+        await until(lambda: len(self.masters()) == 1)
+        return self.masters()[0]
+
+    def slaves(self) -> list[Broker]:
+        return [each for each in self.brokers.values() if not each.parts.role.is_master]
+
+    async def in_sync(self, count: int) -> None:
+        """Wait until the sync-state set has so many members."""
+        await until(
+            lambda: (
+                self.masters()
+                and self.masters()[0].parts.master is not None
+                and self.masters()[0].membership is not None
+                and self.masters()[0].membership.state is not None  # type: ignore[union-attr]
+                and len(self.masters()[0].membership.state.members) == count  # type: ignore[union-attr]
+            )
+        )
+
+
+@asynccontextmanager
+async def group(directory: Path, *names: str, **settings: Any) -> AsyncIterator[Group]:
+    peers = free_peers(1)
+    async with AsyncExitStack() as stack:
+        names_server = await stack.enter_async_context(name_server(directory / "names"))
+        leader = controller(directory / "controller", peers)
+        await stack.enter_async_context(leader)
+        common = {
+            "name_servers": (names_server.address,),
+            "enable_controller_mode": True,
+            "controller_addr": (peers.partition("-")[2],),
+            **settings,
+        }
+        found = Group(directory, stack, common)
+        for name in names:
+            await found.start(name)
+        yield found
+
+
+@on_loop
+async def test_the_first_broker_becomes_master_and_the_others_follow(tmp_path: Path) -> None:
+    async with group(tmp_path, "a", "b", "c") as members:
+        master = await members.master()
+        await members.in_sync(3)
+        async with BrokerClient(master.address) as client:
+            for number in range(100):
+                await client.send("T", b"%d" % number)
+                for slave in members.slaves():
+                    assert slave.store.log.end >= master.store.log.end
+
+        end = master.store.log.end
+        await until(lambda: all(each.store.log.readable == end for each in members.slaves()))
+        assert {log_bytes(each.store) for each in members.slaves()} == {log_bytes(master.store)}
+
+
+@on_loop
+async def test_a_slave_takes_over_with_everything_acknowledged(tmp_path: Path) -> None:
+    async with group(tmp_path, "a", "b") as members:
+        first = await members.master()
+        await members.in_sync(2)
+        async with BrokerClient(first.address) as client:
+            for number in range(50):
+                await client.send("T", b"%d" % number)
+        counts = [first.store.max_offset("T", queue) for queue in range(4)]
+        (name,) = [name for name, each in members.brokers.items() if each is first]
+        await members.stop(name)
+
+        second = await members.master()
+        assert second.parts.role.epoch > 1
+        assert [second.store.max_offset("T", queue) for queue in range(4)] == counts
+        async with BrokerClient(second.address) as client:
+            await client.send("T", b"next")
+        await members.start(name)
+        await members.in_sync(2)
+        assert len(members.masters()) == 1
