@@ -29,12 +29,22 @@ BASELINE = "Bolide, baseline"
 """The broker of another checkout."""
 APACHE = f"RocketMQ {apache.releases()['5.x'].version}"
 APACHE_4 = f"RocketMQ {apache.releases()['4.9'].version}"
-_RELEASES = {APACHE: "5.x", APACHE_4: "4.9"}
+ASYNC_SLAVE = f"{BOLIDE}, ASYNC_MASTER and a slave"
+SYNC_SLAVE = f"{BOLIDE}, SYNC_MASTER and a slave"
+APACHE_SYNC_SLAVE = f"{APACHE}, SYNC_MASTER and a slave"
+_RELEASES = {APACHE: "5.x", APACHE_4: "4.9", APACHE_SYNC_SLAVE: "5.x"}
+JAVA = tuple(_RELEASES)
+"""The brokers that run in a JVM."""
+
+ASYNC_MASTER, SYNC_MASTER, SLAVE = "ASYNC_MASTER", "SYNC_MASTER", "SLAVE"
+_WITH_SLAVE = {ASYNC_SLAVE: ASYNC_MASTER, SYNC_SLAVE: SYNC_MASTER, APACHE_SYNC_SLAVE: SYNC_MASTER}
+"""The role of the master, for brokers with a slave."""
 
 ASYNC_FLUSH, SYNC_FLUSH = "ASYNC_FLUSH", "SYNC_FLUSH"
 _WORKERS = 2
 _REGISTRATION_TIMEOUT = 30.0
 _BOOT_TIMEOUT = 20.0
+_SYNC_TIMEOUT = 30.0
 
 # A twelfth of the machine's memory, at least 1 GiB and at most the 8 GiB of runbroker.sh.
 _MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -84,6 +94,8 @@ class Running:
     credentials: Credentials | None = None
     """Of the user whose load it takes; None if it takes that of anybody."""
     admin_credentials: Credentials | None = None
+    slave: "Running | None" = None
+    """The slave that replicates it; its resources are not counted as those of the broker."""
 
     @property
     def port(self) -> int:
@@ -129,24 +141,111 @@ def started(
     checkout = checkout or Checkout.current()
     write_bytecode(checkout.package, checkout.python)
     with tempfile.TemporaryDirectory() as home, bolide_namesrv(Path(home) / "names") as names:
-        begin = time.perf_counter()
         more = credentials.SETTINGS if access_control else {}
-        if name in _RELEASES:
-            more = {**more, **(credentials.APACHE_SETTINGS if access_control else {})}
-            broker = _apache(Path(home), names.address, flush, _RELEASES[name], more)
-        else:
-            broker = _bolide(Path(home), names.address, flush, name, checkout, more)
-        with broker as server:
-            took = time.perf_counter() - begin
-            ports = (server.port,) if name != WORKERS else _registered(names.address)
-            pid = server.process.pid
-            stop = server.process.stop
-            running = Running(name, pid, ports, tree(pid), names.address, begin, took, stop)
+        if name in _RELEASES and access_control:
+            more = {**more, **credentials.APACHE_SETTINGS}
+        starter = _Starter(name, Path(home), names.address, flush, checkout)
+        with starter.running({**more, **_master_settings(name)}) as broker:
             if access_control:
+                asyncio.run(credentials.create_user(broker.addresses))
                 user, admin = credentials.USER, credentials.ADMIN
-                running = replace(running, credentials=user, admin_credentials=admin)
-                asyncio.run(credentials.create_user(running.addresses))
-            yield running
+                yield replace(broker, credentials=user, admin_credentials=admin)
+            elif name in _WITH_SLAVE:
+                with starter.running({"brokerRole": SLAVE, "brokerId": "1"}) as slave:
+                    replicated = replace(broker, slave=slave)
+                    wait_in_sync(replicated)
+                    yield replicated
+            else:
+                yield broker
+
+
+def _master_settings(name: str) -> dict[str, str]:
+    """In RocketMQ 5.x a SYNC_MASTER waits for no slave unless `inSyncReplicas` says so."""
+    if name not in _WITH_SLAVE:
+        return {}
+    counts = {"inSyncReplicas": "2", "totalReplicas": "2"} if name in _RELEASES else {}
+    return {"brokerRole": _WITH_SLAVE[name], **counts}
+
+
+@dataclass(frozen=True)
+class _Starter:
+    """Starts brokers of one kind that share a NameServer."""
+
+    name: str
+    home: Path
+    name_server: str
+    flush: str
+    checkout: Checkout
+
+    @contextmanager
+    def running(self, more: Mapping[str, str]) -> Iterator[Running]:
+        """Run a broker with these additional settings until the block ends."""
+        begin = time.perf_counter()
+        home = self.home / more.get("brokerRole", "broker").lower()
+        home.mkdir()
+        broker = self._apache if self.name in _RELEASES else self._bolide
+        with broker(home, more) as server:
+            took = time.perf_counter() - begin
+            ports = (server.port,) if self.name != WORKERS else _registered(self.name_server)
+            process = server.process
+            yield Running(
+                self.name, process.pid, ports, tree(process.pid), self.name_server, begin, took,
+                process.stop,
+            )  # fmt: skip
+
+    @contextmanager
+    def _bolide(self, directory: Path, more: Mapping[str, str]) -> Iterator[Server]:
+        port = free_port(BROKER_NEIGHBOURS)
+        settings = {
+            "listenPort": port,
+            "namesrvAddr": self.name_server,
+            "storePathRootDir": directory / "store",
+            "brokerName": "broker-a",
+            "brokerIP1": "127.0.0.1",
+            "flushDiskType": self.flush,
+            "enablePropertyFilter": "true",
+            **more,
+        }
+        file = directory / "broker.conf"
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        command = [str(self.checkout.python), "-m", "bolide", "broker", "-c", str(file)]
+        environment = os.environ | {"HOME": str(directory), "ROCKETMQ_HOME": str(directory)}
+        if self.name == WORKERS:
+            command += ["--workers", str(_WORKERS)]
+        if self.name == PLAIN:
+            environment["BOLIDE_KERNEL"] = "python"
+        process = ChildProcess(self.name, command, environment)
+        try:
+            process.wait_for_line("boot success", _BOOT_TIMEOUT)
+            yield Server(process, port, directory)
+        finally:
+            process.stop()
+
+    @contextmanager
+    def _apache(self, directory: Path, more: Mapping[str, str]) -> Iterator[Server]:
+        settings = APACHE_SETTINGS | {"flushDiskType": self.flush, **more}
+        with Bench(directory) as bench:
+            release = _RELEASES[self.name]
+            yield bench.broker(release, self.name_server, jvm=JVM, **settings)
+
+
+def wait_in_sync(broker: Running, seconds: float = _SYNC_TIMEOUT) -> None:
+    """Wait until the slave of a broker has its whole log.
+
+    Raises:
+        TimeoutError: the slave does not follow, or is too slow.
+    """
+    deadline = time.monotonic() + seconds
+    while not asyncio.run(_is_in_sync(broker)):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the slave of {broker.name} lacks messages after {seconds} s")
+        time.sleep(0.05)
+
+
+async def _is_in_sync(broker: Running) -> bool:
+    async with AdminClient(broker.name_server) as admin:
+        status = await admin.brokers.ha_status(broker.address)
+    return any(not each.diff for each in status.ha_connection_info)
 
 
 def start_standalone() -> float:
@@ -168,53 +267,6 @@ def start_standalone() -> float:
 def write_bytecode(package: Path, python: Path = Path(sys.executable)) -> None:
     """Compile the package's modules as pip does at an install, so that starts do not."""
     subprocess.run([str(python), "-m", "compileall", "-q", str(package)], check=False)
-
-
-@contextmanager
-def _bolide(
-    home: Path,
-    name_server: str,
-    flush: str,
-    name: str,
-    checkout: Checkout,
-    more: Mapping[str, str],
-) -> Iterator[Server]:
-    directory = home / "broker"
-    directory.mkdir()
-    port = free_port(BROKER_NEIGHBOURS)
-    settings = {
-        "listenPort": port,
-        "namesrvAddr": name_server,
-        "storePathRootDir": directory / "store",
-        "brokerName": "broker-a",
-        "brokerIP1": "127.0.0.1",
-        "flushDiskType": flush,
-        "enablePropertyFilter": "true",
-        **more,
-    }
-    file = directory / "broker.conf"
-    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    command = [str(checkout.python), "-m", "bolide", "broker", "-c", str(file)]
-    environment = os.environ | {"HOME": str(directory), "ROCKETMQ_HOME": str(directory)}
-    if name == WORKERS:
-        command += ["--workers", str(_WORKERS)]
-    if name == PLAIN:
-        environment["BOLIDE_KERNEL"] = "python"
-    process = ChildProcess(name, command, environment)
-    try:
-        process.wait_for_line("boot success", _BOOT_TIMEOUT)
-        yield Server(process, port, directory)
-    finally:
-        process.stop()
-
-
-@contextmanager
-def _apache(
-    home: Path, name_server: str, flush: str, release: str, more: Mapping[str, str]
-) -> Iterator[Server]:
-    settings = APACHE_SETTINGS | {"flushDiskType": flush, **more}
-    with Bench(home / "apache") as bench:
-        yield bench.broker(release, name_server, jvm=JVM, **settings)
 
 
 def _registered(name_server: str) -> tuple[int, ...]:

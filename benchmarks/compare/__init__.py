@@ -14,5 +14,7 @@
 | `goals` | the project's goals, and whether a run met them |
 | `report`, `plot` | the page |
 | `baseline` | another checkout in place of RocketMQ: `--baseline` |
+| `access` | both brokers with access control: `make bench-access` |
+| `replicas` | brokers with and without a slave: `make bench-replicas` |
 | `context` | NATS JetStream and RabbitMQ, measured with their own tools |
 """

@@ -3,7 +3,8 @@
 Run as `make bench-compare`. The brokers run at the same time and the load alternates between them.
 The rounds of a cell go to a JSON file as soon as the cell is done; the report is Markdown. With
 `--baseline` the broker of another checkout takes the place of Apache's. With `--access-control`
-(`make bench-access`) both brokers have access control on, and the loads are signed.
+(`make bench-access`) both brokers have access control on, and the loads are signed. With
+`--replicas` (`make bench-replicas`) brokers with and without a slave are compared.
 """
 
 import argparse
@@ -15,11 +16,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from benchmarks.brokers import BASELINE
 from benchmarks.checkouts import Checkout, UnusableCheckout
-from benchmarks.compare import access, baseline, code, report
+from benchmarks.compare import access, baseline, code, replicas, report
 from benchmarks.compare.cells import BY_NAME, CELLS, LONG_LIVED, STAGES, Cell
 from benchmarks.compare.context import measure_context
 from benchmarks.compare.footprint import start
@@ -35,6 +36,7 @@ from tests.interop import apache
 COMMAND = "make bench-compare"
 T = TypeVar("T")
 _NOT_WITH_BASELINE = ("resume", "other_code", "summary", "plot", "context")
+_NOT_WITH_PART = (*_NOT_WITH_BASELINE, "baseline")
 
 
 def main() -> int:
@@ -46,7 +48,9 @@ def main() -> int:
     if options.baseline:
         return _compare_with_baseline(options)
     if options.access_control:
-        return _compare_access_control(options)
+        return _compare_part(options, access, "access.json")
+    if options.replicas:
+        return _compare_part(options, replicas, "replicas.json")
     results = _results(options, "compare.json")
     if options.resume:
         results.resume(other_code=options.other_code)
@@ -104,17 +108,32 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--access-control", action="store_true",
         help="with access control on, and signed loads; exit with 1 if a goal is missed",
     )  # fmt: skip
+    parser.add_argument(
+        "--replicas", action="store_true",
+        help="with and without a slave; exit with 1 if a goal is missed",
+    )  # fmt: skip
     parser.set_defaults(**report.DEFAULTS)
     options = parser.parse_args(arguments)
     if options.access_control:
-        for name in ("resume", "other_code", "summary", "plot", "context", "baseline"):
-            if getattr(options, name):
-                parser.error(f"--access-control does not go with --{name.replace('_', '-')}")
-        if unfit := set(options.cells) - set(access.CELLS):
-            parser.error(f"{', '.join(unfit)}: --access-control has {', '.join(access.CELLS)}")
+        _check_part_options(parser, options, "--access-control", access.CELLS)
+    if options.replicas:
+        _check_part_options(parser, options, "--replicas", replicas.CELLS)
     if options.baseline:
         _check_baseline_options(parser, options)
     return options
+
+
+def _check_part_options(
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    option: str,
+    cells: Sequence[str],
+) -> None:
+    for name in _NOT_WITH_PART:
+        if getattr(options, name):
+            parser.error(f"{option} does not go with --{name.replace('_', '-')}")
+    if unfit := set(options.cells) - set(cells):
+        parser.error(f"{', '.join(unfit)}: {option} has {', '.join(cells)}")
 
 
 def _check_baseline_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -167,12 +186,22 @@ def _compare_with_baseline(options: argparse.Namespace) -> int:
     return 1 if any(each.problem for each in comparisons) else 0
 
 
-def _compare_access_control(options: argparse.Namespace) -> int:
-    results = _results(options, "access.json")
+class _Part(Protocol):
+    """A module with a comparison of its own: its cells, its report and its verdict."""
+
+    COMMAND: str
+
+    def select(self, names: Sequence[str]) -> list[Cell]: ...
+    def report(self, results: Results) -> str: ...
+    def is_met(self, results: Results) -> bool: ...
+
+
+def _compare_part(options: argparse.Namespace, part: _Part, default_file: str) -> int:
+    results = _results(options, default_file)
     results.start_over()
-    _measure(access.select(options.cells), results, options)
-    publish(access.report(results), access.COMMAND, options.into)
-    return 0 if access.is_met(results) else 1
+    _measure(part.select(options.cells), results, options)
+    publish(part.report(results), part.COMMAND, options.into)
+    return 0 if part.is_met(results) else 1
 
 
 def _measure(

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from benchmarks.brokers import (
     APACHE,
     APACHE_4,
+    APACHE_SYNC_SLAVE,
     ASYNC_FLUSH,
+    ASYNC_SLAVE,
     BASELINE,
     BOLIDE,
     PLAIN,
     SYNC_FLUSH,
+    SYNC_SLAVE,
     WORKERS,
 )
 from benchmarks.compare.footprint import STANDALONE, IdleConnections
@@ -47,7 +50,7 @@ STAGES = {
 
 PAIR = (BOLIDE, APACHE)
 BOTH_RELEASES = (*PAIR, APACHE_4)
-LONG_LIVED = (*PAIR, BASELINE)
+LONG_LIVED = (*PAIR, BASELINE, ASYNC_SLAVE, SYNC_SLAVE, APACHE_SYNC_SLAVE)
 """Brokers that run until their stage ends; others run for one cell."""
 GROWTH_STEPS = 20
 

@@ -52,17 +52,17 @@ class Goal:
 
 def goals(results: Results) -> Iterator[Goal]:
     for part in (_costs, _java, _rates, _latencies, _synced, _footprint, _scale, _client):
-        yield from (_with_failures(results, goal) for goal in part(results))
+        yield from (with_failures(results, goal) for goal in part(results))
 
 
 def cost_goal(results: Results, cell: str, limit: float, what: str) -> Goal:
     """That a message costs less CPU time than at RocketMQ's broker."""
     found = _ratio(results, cell, _per_cpu_second)
     goal = Goal(f"messages per server-CPU-second, {what}", limit, found, cell=cell)
-    return _with_failures(results, goal)
+    return with_failures(results, goal)
 
 
-def _with_failures(results: Results, goal: Goal) -> Goal:
+def with_failures(results: Results, goal: Goal) -> Goal:
     """Add the share of failed requests in the median round of both brokers."""
     rounds = results.rounds(goal.cell)
     ours, theirs = (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from benchmarks.brokers import APACHE, APACHE_4, Running
+from benchmarks.brokers import APACHE, JAVA, Running, wait_in_sync
 from benchmarks.compare import figures
 from benchmarks.compare.rounds import LoadResult, Round
 from benchmarks.compare.stages import Stage, count_stored, create_topic
@@ -186,6 +186,8 @@ class HalfLoad:
 
     cell: str
     """The cell that measured the maximum rate."""
+    server: str = APACHE
+    """The broker whose rate counts."""
     connections: int = 64
     topic: str = "bench-sends"
     warm_up: bool = True
@@ -203,14 +205,34 @@ class HalfLoad:
         return meter.round(_loaded(found, rate=rate))
 
     def _maximum_rate(self, stage: Stage, seconds: float) -> float:
-        rate = stage.median_rate(self.cell, APACHE) or stage.results.facts.get("apache_most")
+        rate = stage.median_rate(self.cell, self.server) or stage.results.facts.get("apache_most")
         if rate is None:
             shape = Generated("send", self.connections, 1, self.topic)
-            shape.generate(stage, stage.running[APACHE], seconds)
-            found = shape.generate(stage, stage.running[APACHE], seconds)
+            shape.generate(stage, stage.running[self.server], seconds)
+            found = shape.generate(stage, stage.running[self.server], seconds)
             rate = found["messages"] / found["seconds"]
             stage.results.facts["apache_most"] = rate
         return rate
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """A load on a broker that may have a slave, whose CPU time is measured too."""
+
+    load: Load
+    warm_up: bool = True
+
+    def prepare(self, stage: Stage, broker: Running) -> None:
+        self.load.prepare(stage, broker)
+
+    def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
+        if broker.slave is None:
+            return self.load.round(stage, broker, seconds)
+        with stage.meter(broker.slave) as meter:
+            found = self.load.round(stage, broker, seconds)
+            wait_in_sync(broker)
+        extra = found.loaded.extra | {"slave_cpu_seconds": meter.used().cpu_seconds}
+        return replace(found, loaded=replace(found.loaded, extra=extra))
 
 
 @dataclass(frozen=True)
@@ -272,7 +294,7 @@ def _apply(load: Load, stage: Stage, broker: Running, seconds: float) -> None:
     """Apply the load for that time; repeat rounds that end early if the broker is a JVM."""
     end = time.monotonic() + seconds
     load.round(stage, broker, seconds)
-    while broker.name in (APACHE, APACHE_4) and (left := end - time.monotonic()) > _MIN_WARM_UP:
+    while broker.name in JAVA and (left := end - time.monotonic()) > _MIN_WARM_UP:
         load.round(stage, broker, left)
 
 

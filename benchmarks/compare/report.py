@@ -90,7 +90,8 @@ def write_plot(results: Results, file: Path) -> None:
 
 def _head(results: Results) -> Iterator[str]:
     settings = results.settings
-    yield f"Measured with `{_command(settings)}` on {results.machine}; {results.code}."
+    measured_with = command("make bench-compare", settings)
+    yield f"Measured with `{measured_with}` on {results.machine}; {results.code}."
     yield from _other_code(results)
     yield ""
     yield (
@@ -103,14 +104,14 @@ def _head(results: Results) -> Iterator[str]:
     yield from _facts(results.facts)
 
 
-def _command(settings: Mapping[str, float]) -> str:
+def command(name: str, settings: Mapping[str, float]) -> str:
     """The command with the options that differ from their defaults."""
     options = [
         f"--{name.replace('_', '-')} {value:g}"
         for name, value in settings.items()
         if value != DEFAULTS[name]
     ]
-    return f'make bench-compare COMPARE="{" ".join(options)}"' if options else "make bench-compare"
+    return f'{name} COMPARE="{" ".join(options)}"' if options else name
 
 
 def _other_code(results: Results) -> Iterator[str]:

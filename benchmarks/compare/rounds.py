@@ -66,6 +66,10 @@ class Round:
         return self.loaded.messages / self.used.cpu_seconds if self.used.cpu_seconds > 0 else 0.0
 
     @property
+    def slave_cpu_seconds(self) -> float:
+        return self.loaded.extra.get("slave_cpu_seconds", 0.0)
+
+    @property
     def later_part(self) -> float:
         """Share of the server's CPU time that it used after the load had ended."""
         used = self.used
