@@ -5,11 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SUITE := $(BIN)/python -m pytest -q -rs -m "not long"
-# Three runs side by side: most of the suite waits, for Java, Spark and timers.
-SHARES := interop spark rest
+# Four runs side by side: most of the suite waits, for Java, Spark, timers and other processes.
+SHARES := interop spark clusters rest
 interop := tests/interop --ignore=tests/interop/matrix
 spark := tests/spark tests/interop/matrix tests/crash
-rest := tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/crash
+clusters := tests/chaos tests/unit/cluster $(patsubst %,tests/integration/test_%.py,cluster_commands conf_samples \
+	controller elected_masters replicas acting_master examples broker_workers failover several_servers)
+rest := tests $(addprefix --ignore=,tests/interop tests/spark tests/crash $(clusters))
 # Options for bench-compare, such as COMPARE="--resume --context" or COMPARE="--baseline ../old".
 COMPARE ?=
 # A comparison with another checkout needs no Java and writes no page.
@@ -18,22 +20,26 @@ COMPARE_PAGES = --into docs/benchmarks.md --plot docs/benchmarks-growth.svg --su
 # For fuzz: how long each target runs, and which of tests/fuzz/targets.py; all of them by default.
 MINUTES ?= 1
 TARGET ?=
+# For chaos: options of `bolide chaos run`, such as CHAOS="--mode controller --rounds 200 --seed 7".
+CHAOS ?= --minutes 30
+# For bench-failover: options such as FAILOVER="--rounds 20 --fault kill pause".
+FAILOVER ?= --rounds 5 --fault kill pause
 FILES := src tests benchmarks docs examples
 COMPILED := src/bolide/kernel src/bolide/broker/fast_path
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard $(COMPILED:%=%/*.p[xy][xd]))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long fuzz lint fmt bench bench-store bench-compare bench-access bench-smoke bench-spark docs clean
+.PHONY: help run test test-long fuzz lint fmt bench bench-store bench-compare bench-access bench-replicas bench-smoke bench-spark bench-failover chaos docs clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
 
 run: $(VENV)/run.stamp  ## install and start everything, data in ./data
 	@$(BIN)/bolide standalone --data data
 
 test: $(VENV)/test.stamp  ## install what the tests need and run the whole suite
 	@$(BIN)/python -m tests.interop.apache
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 $(SHARES:%=test-%)
+	@$(MAKE) --no-print-directory --keep-going --jobs=4 $(SHARES:%=test-%)
 
 $(SHARES:%=test-%): test-%: $(VENV)/test.stamp
 	@$(SUITE) $($*) > $(VENV)/$@.txt 2>&1; status=$$?; cat $(VENV)/$@.txt; exit $$status
@@ -78,11 +84,22 @@ bench-access: $(VENV)/test.stamp  ## the same with access control on at both; 10
 	@$(BIN)/python -m tests.interop.apache
 	@$(BIN)/python -m benchmarks.compare --access-control --rounds 9 $(COMPARE) --into docs/benchmarks.md
 
+bench-replicas: $(VENV)/test.stamp  ## what a slave costs, and SYNC_MASTER beside Apache's; into docs/benchmarks.md
+	@$(BIN)/python -m tests.interop.apache
+	@$(BIN)/python -m benchmarks.compare --replicas $(COMPARE) --into docs/benchmarks.md
+
+bench-failover: $(VENV)/test.stamp  ## time without service after a failover beside Apache's; into docs/failover-report.md
+	@$(BIN)/python -m tests.interop.apache
+	@$(BIN)/python -m benchmarks.failover $(FAILOVER) --into docs/failover-report.md
+
 bench-smoke: $(VENV)/test.stamp  ## has a message become dearer? A minute or two; fails if so
 	@$(BIN)/python -m benchmarks.smoke
 
 bench-spark: $(VENV)/test.stamp  ## rows per second through Spark; into docs/benchmarks.md
 	@$(BIN)/python -m benchmarks.spark --into docs/benchmarks.md
+
+chaos: $(VENV)/run.stamp  ## faults under load for CHAOS="--minutes 30 …"; the report is .cache/chaos/report.md
+	@$(BIN)/bolide chaos run $(CHAOS) --report .cache/chaos/report.md
 
 docs: $(VENV)/dev.stamp  ## write the reference pages from the code and build the site
 	@$(BIN)/python -m docs.reference

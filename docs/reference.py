@@ -24,6 +24,9 @@ from bolide.cli import DAMAGE_FOUND, START_FAILED, app
 from bolide.cli.tls_options import tls_parameters
 from bolide.client.instance.server_requests import ServerRequests
 from bolide.config import Option, options_of
+from bolide.controller import server as controller
+from bolide.controller.config import ALL_IGNORED as IGNORED_BY_CONTROLLER
+from bolide.controller.config import ControllerConfig
 from bolide.namesrv import handlers as name_server
 from bolide.namesrv.config import ALL_IGNORED as IGNORED_BY_NAME_SERVER
 from bolide.namesrv.config import NameServerConfig
@@ -56,6 +59,7 @@ _NOTE = "<!-- Written by `make docs` from the code: change the code, not this pa
 _ADMIN = "admin "
 _UNWRAPPED = "\b\n"
 _ENVIRONMENT = "BOLIDE_NAMESRV"
+_ENVIRONMENT_OF_CONTROLLER = "BOLIDE_CONTROLLER"
 _ROLES = {
     Role.NAMESRV: "NameServer",
     Role.BROKER: "broker",
@@ -115,6 +119,42 @@ Settings that are fixed cannot be changed that way,
 [whoever asks](../security.md#what-no-request-changes), nor can the keys in `configBlackList`.
 A star marks a key that RocketMQ's `namesrv.conf` does not have.
 The starred keys that begin with `tls.` or `com.` are system properties of the JVM there.
+The keys of a controller in the same process are in
+[Controller settings](controller-config.md).
+
+{_table(("Key", "Default", "Values", "Meaning", "Environment variable", "In effect"), rows)}
+
+## Keys without effect
+
+RocketMQ has these keys. They are accepted, and a warning gives the reason why they have no effect.
+
+{_table(("Key", "Why"), ignored)}
+"""
+
+
+def controller_config() -> str:
+    """Every setting of a controller."""
+    prefix = _ENVIRONMENT_OF_CONTROLLER
+    rows = [
+        (*_option_row(found), f"`{prefix}_{found.field.upper()}`", _in_effect(found))
+        for found in options_of(ControllerConfig).values()
+    ]
+    ignored = [(f"`{key}`", item.reason) for key, item in IGNORED_BY_CONTROLLER.items()]
+    return f"""{_NOTE}
+
+# Controller settings
+
+These are all the settings of `bolide controller`.
+[Run controllers](../how-to/run-controllers.md) explains them.
+A controller inside a NameServer, with `enableControllerInNamesrv=true`, has its settings in the
+file of the NameServer; those that both have, such as `bindAddress`, apply to both.
+
+Durations are in the unit that the description states, as in RocketMQ's files.
+The last column says when a change by RocketMQ's `mqadmin updateControllerConfig` takes effect.
+Each controller has its own settings. What is fixed changes
+[only at a restart](../security.md#what-no-request-changes), nor can the keys in `configBlackList`
+be changed.
+A star marks a key that RocketMQ's `controller.conf` does not have.
 
 {_table(("Key", "Default", "Values", "Meaning", "Environment variable", "In effect"), rows)}
 
@@ -200,6 +240,7 @@ def cli() -> str:
 `bolide`, and each command below it, prints its help with `-h` or `--help`.
 `python -m bolide` is the same program.
 `mqnamesrv` is `bolide namesrv` under the name it has in RocketMQ.
+`mqcontroller` is `bolide controller`.
 `mqbroker` is `bolide broker`, `mqadmin` is `bolide admin`: see [admin commands](admin-commands.md).
 
 | Exit code | Meaning |
@@ -272,7 +313,7 @@ def compatibility() -> str:
 
 # Compatibility
 
-Bolide {__version__} has a NameServer, a broker and clients. It has no controller yet.
+Bolide {__version__} has a NameServer, a controller, a broker and clients.
 A server answers an unknown request with response code 3, `REQUEST_CODE_NOT_SUPPORTED`.
 
 {_table(("Sent to a", "Request codes", "Answered by Bolide"), counts)}
@@ -413,6 +454,7 @@ def _without(options: Mapping[str, Option], known: Mapping[str, Option]) -> dict
 
 PAGES: dict[Path, Callable[[], str]] = {
     HERE / "reference" / "namesrv-config.md": namesrv_config,
+    HERE / "reference" / "controller-config.md": controller_config,
     HERE / "reference" / "broker-config.md": broker_config,
     HERE / "reference" / "store-config.md": store_config,
     HERE / "reference" / "cli.md": cli,
@@ -539,6 +581,8 @@ def _answered_by(role: Role) -> set[RequestCode]:
         groups = name_server.HANDLERS
     elif role is Role.BROKER:
         groups = broker.HANDLERS
+    elif role is Role.CONTROLLER:
+        groups = controller.HANDLERS
     elif role is Role.CLIENT:
         groups = (ServerRequests,)
     return {code for group in groups for code in handled_codes(group)}

@@ -7,34 +7,13 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 OURS_BEGIN = "BOLIDE_"
 """Prefix of the names of requests that RocketMQ does not have."""
 
-_NO_CONTROLLER = "there is no controller and no change of masters yet"
-_NO_REPLICATION = "there is no replication yet"
+_ANOTHER_RAFT = "the controller runs on another Raft library"
 _NO_ROCKSDB = "the store has its queues and tables in files, never in RocksDB"
 _NO_LIGHT_TOPICS = "light topics are not implemented"
 _NO_OTHER_TIMER = "there is one timer engine, whose files are those of RocketMQ's file engine"
 _NO_CONTAINERS = "a process runs one broker; start another process instead"
 
 _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
-    _NO_REPLICATION: (
-        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
-        RequestCode.EXCHANGE_BROKER_HA_INFO,
-        RequestCode.RESET_MASTER_FLUSH_OFFSET,
-        RequestCode.GET_BROKER_EPOCH_CACHE,
-        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
-    ),
-    _NO_CONTROLLER: (
-        RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
-        RequestCode.CONTROLLER_ELECT_MASTER,
-        RequestCode.CONTROLLER_REGISTER_BROKER,
-        RequestCode.CONTROLLER_GET_REPLICA_INFO,
-        RequestCode.CONTROLLER_GET_METADATA_INFO,
-        RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
-        RequestCode.UPDATE_CONTROLLER_CONFIG,
-        RequestCode.GET_CONTROLLER_CONFIG,
-        RequestCode.CLEAN_BROKER_DATA,
-        RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
-        RequestCode.CONTROLLER_APPLY_BROKER_ID,
-    ),
     _NO_ROCKSDB: (
         RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON,
@@ -69,6 +48,9 @@ _NO_PASSWORDS = (
 _NO_GUESSES = "an unknown type, status, action, decision or resource is refused, not passed over"
 _NOT_FIXED = "not for paths, addresses, passwords and what runs code"
 _OWN_HOST = "without access control, from the host that registered the broker"
+_KNOWN_HOSTS = (
+    "without access control, from loopback and from hosts that the broker knows for that role"
+)
 
 PARTLY: Mapping[RequestCode, str] = {
     RequestCode.SEND_MESSAGE: _NO_LIGHT_QUEUES,
@@ -80,9 +62,14 @@ PARTLY: Mapping[RequestCode, str] = {
     RequestCode.UPDATE_NAMESRV_CONFIG: _NOT_FIXED,
     RequestCode.UNREGISTER_BROKER: _OWN_HOST,
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: _OWN_HOST,
-    RequestCode.GET_BROKER_HA_STATUS: "it reports a master without replicas",
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: _KNOWN_HOSTS,
+    RequestCode.EXCHANGE_BROKER_HA_INFO: _KNOWN_HOSTS,
+    RequestCode.RESET_MASTER_FLUSH_OFFSET: (
+        f"without effect: a slave never starts behind the end of its own log; {_KNOWN_HOSTS}"
+    ),
+    RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _KNOWN_HOSTS,
     RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: "secret keys are empty",
-    RequestCode.BROKER_HEARTBEAT: f"by the NameServer; {_NO_CONTROLLER}",
+    RequestCode.UPDATE_CONTROLLER_CONFIG: _NOT_FIXED,
     RequestCode.AUTH_CREATE_USER: _NO_GUESSES,
     RequestCode.AUTH_UPDATE_USER: _NO_GUESSES,
     RequestCode.AUTH_GET_USER: _NO_PASSWORDS,
@@ -102,7 +89,6 @@ _REASONS_OF_RESPONSES: Mapping[str, tuple[ResponseCode, ...]] = {
         ResponseCode.RPC_ADDR_IS_NULL,
         ResponseCode.RPC_UNKNOWN,
     ),
-    _NO_REPLICATION: (ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT),
     "every version of a request is served": (ResponseCode.VERSION_NOT_SUPPORTED,),
     "creating a topic again updates it": (ResponseCode.TOPIC_EXIST_ALREADY,),
     "RocketMQ's servers do not send it either": (
@@ -120,7 +106,10 @@ _REASONS_OF_RESPONSES: Mapping[str, tuple[ResponseCode, ...]] = {
         ResponseCode.POLICY_NOT_EXIST,
     ),
     "a server that stops closes its connections": (ResponseCode.GO_AWAY,),
-    _NO_CONTROLLER: tuple(code for code in ResponseCode if code.name.startswith("CONTROLLER_")),
+    _ANOTHER_RAFT: (
+        ResponseCode.CONTROLLER_JRAFT_INTERNAL_ERROR,
+        ResponseCode.CONTROLLER_BROKER_LIVE_INFO_NOT_EXISTS,
+    ),
     _NO_LIGHT_TOPICS: (
         ResponseCode.LMQ_QUOTA_EXCEEDED,
         ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
