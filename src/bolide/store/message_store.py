@@ -185,11 +185,24 @@ class MessageStore(FileAppends):
             self._open = False
         try:
             self.compaction.stop()
-            if self.maintenance.stop():
+            ends_whole = self._ends_whole()
+            if self.maintenance.stop() and ends_whole:
                 self.compaction.finish()
                 self._abort.unlink(missing_ok=True)
         finally:
             self._release()
+
+    def _ends_whole(self) -> bool:
+        """Cut the first part of a record that a replica ends with; whether that succeeded.
+
+        With zeros for its properties it would count as a whole record when the store is opened.
+        """
+        try:
+            self.cut_incomplete()
+        except OSError as exc:
+            log.warning("the end of the log cannot be cut: %s", exc)
+            return False
+        return True
 
     def _start(self) -> None:
         config, root = self.config.value, self.config.value.root
@@ -352,15 +365,18 @@ class MessageStore(FileAppends):
     def finish_replication(self) -> None:
         """Take appends again after the log of a master was replicated. Blocks."""
         if self.replica.is_active:
-            self.flush()
-            self.replica.dispatch()
             with self.exclusively():
                 self.replica.finish()
 
     def cut_incomplete(self) -> None:
-        """Cut what a replica received behind its last whole record. Blocks."""
-        with self.exclusively():
-            self.replica.cut_incomplete()
+        """Cut what a replica received behind its last whole record. Blocks.
+
+        Raises:
+            OSError: the disk fails; the log is unchanged.
+        """
+        if self.replica.is_active:
+            with self.exclusively():
+                self.replica.cut_incomplete()
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:

@@ -91,16 +91,19 @@ def recover(loaded: LoadedStore, *, clean: bool, progress: Progress) -> Recovery
     )
     index_from = _recover_index(loaded, report.start, clean=clean)
     safe_position = recovery_point.position if recovery_point else report.start
+    whole_below = _whole_below(loaded, safe_position, clean=clean)
     loaded.queues.truncate(report.start, thoroughly=not clean)
     if recovery_point and loaded.queues.units() != recovery_point.units:
         _restart_with_empty_queues(
             loaded, report, f"{loaded.queues.units()} units instead of {recovery_point.units}"
         )
     try:
-        _Replay(loaded, report, index_from, safe_position, progress).run()
+        _Replay(loaded, report, index_from, safe_position, whole_below, progress).run()
     except UnitsMissing as gap:
         _restart_with_empty_queues(loaded, report, str(gap))
-        _Replay(loaded, report, index_from, safe_position, progress, gaps_allowed=True).run()
+        _Replay(
+            loaded, report, index_from, safe_position, whole_below, progress, gaps_allowed=True
+        ).run()
     _finish(loaded, report, recovery_point, safe_position)
     report.seconds = time.monotonic() - began
     return report
@@ -146,6 +149,18 @@ def _start_by_files(loaded: LoadedStore, *, clean: bool) -> int:
     return loaded.log.min_offset
 
 
+def _whole_below(loaded: LoadedStore, safe_position: int, *, clean: bool) -> int:
+    """Position below which no record counts as torn, even if it ends in zeros.
+
+    After a crash of ours that is the safe position. Otherwise it is what the queues reach, as a
+    record gets its unit when it is whole. Behind them may be the record within which a slave
+    stopped, RocketMQ's cleanly or not.
+    """
+    if not clean and is_written_by_us(loaded.checkpoint):
+        return safe_position
+    return max(safe_position, loaded.queues.max_physical_offset() + 1)
+
+
 def _recover_index(loaded: LoadedStore, start: int, *, clean: bool) -> int:
     """Make the index sound; returns the position from which entries are missing."""
     index, begin = loaded.index, loaded.log.min_offset
@@ -177,12 +192,13 @@ def _recover_index(loaded: LoadedStore, start: int, *, clean: bool) -> int:
 class _Replay:
     """Walks the log and writes queue units and index entries again."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what the parts of recovery have found
         self,
         loaded: LoadedStore,
         report: RecoveryReport,
         index_from: int,
         safe_position: int,
+        whole_below: int,
         progress: Progress,
         *,
         gaps_allowed: bool = False,
@@ -193,7 +209,7 @@ class _Replay:
         self._safe_position = safe_position
         self._dispatch = QueueDispatch(loaded.log, loaded.queues, gaps_allowed=gaps_allowed)
         self._progress = progress
-        self._may_be_torn = not report.clean and is_written_by_us(loaded.checkpoint)
+        self._whole_below = whole_below
 
     def run(self) -> None:
         loaded, report = self._loaded, self._report
@@ -233,8 +249,8 @@ class _Replay:
             if position < seam < end:
                 end = seam
         result = self._scan_until(file, position, end)
-        torn = find_torn(file.view, position - file.start, result) if self._may_be_torn else None
-        if torn is None or file.start + torn < self._safe_position:
+        torn = find_torn(file.view, position - file.start, result)
+        if torn is None or file.start + torn < self._whole_below:
             return result
         self._report.torn = result.end - torn
         before = self._scan_until(file, position, file.start + torn)

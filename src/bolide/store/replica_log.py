@@ -92,13 +92,20 @@ class ReplicaLog:
     def finish(self) -> None:
         """Cut what follows the last whole record, and take appends again.
 
-        The caller has called `MessageStore.exclusively`, after `dispatch`.
+        The caller has called `MessageStore.exclusively`.
         """
         self.cut_incomplete()
         self.is_active = False
 
     def cut_incomplete(self) -> None:
-        """Cut what follows the last whole record. The caller holds the store's lock. Blocks."""
+        """Dispatch the whole records, and cut what follows them. Blocks.
+
+        The caller has called `MessageStore.exclusively`.
+        """
+        try:
+            self._dispatch_whole()
+        except LogMismatch as exc:
+            log.warning("%s", exc)
         if self._log.end > self.dispatched:
             log.warning(
                 "cutting %s bytes of a record that the master did not send whole",
@@ -139,16 +146,20 @@ class ReplicaLog:
         Raises:
             LogMismatch: the master's bytes are no records, or its files have another length.
         """
-        touched: dict[QueueKey, int] = {}
         with self._lock:
-            while self.dispatched < self._log.written:
-                file = self._log.find_file(self.dispatched)
-                assert file is not None
-                if not self._dispatch_some(file, touched):
-                    break
+            touched = self._dispatch_whole()
             if self.dispatched > 0:
                 self._appended(self.dispatched - 1)
         return [ReplicatedQueue(*key, end) for key, end in touched.items()]
+
+    def _dispatch_whole(self) -> dict[QueueKey, int]:
+        touched: dict[QueueKey, int] = {}
+        while self.dispatched < self._log.written:
+            file = self._log.find_file(self.dispatched)
+            assert file is not None
+            if not self._dispatch_some(file, touched):
+                break
+        return touched
 
     def _dispatch_some(self, file: LogFile, touched: dict[QueueKey, int]) -> bool:
         """Dispatch the records at the front; returns whether more may be dispatched."""

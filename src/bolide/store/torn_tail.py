@@ -5,6 +5,9 @@ No checksum covers the fields behind the body. After a crash the part that was n
 zero, as the file was before. A length shows this in every field but the last one, which is the
 properties or, without any, the topic. No topic ends in a zero byte, and neither do the properties
 of a record that this store wrote (`appending.with_end`), so no acknowledged record looks torn.
+RocketMQ stores properties unchanged; what it wrote counts as whole if it has a queue unit.
+
+A slave that is stopped within a record leaves the same: a part of a record, then zeros.
 
 Sound records behind the position where a log has to be cut are saved to files of their own and
 never discarded.

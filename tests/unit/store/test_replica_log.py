@@ -99,6 +99,40 @@ def test_a_replica_goes_on_after_a_restart_within_a_record(tmp_path: Path, mode:
             assert not slave.recovery.rebuilt
 
 
+def test_a_replica_stopped_within_a_record_keeps_nothing_of_it(tmp_path: Path) -> None:
+    properties = {"KEYS": "order-1", "UNIQ_KEY": "AC11000100002A9F0000000000000001"}
+    with MessageStore(small_config(tmp_path / "master"), background=False) as master:
+        fill(master, 3)
+        last = master.append(draft("T", b"x" * 50, properties=properties))
+        data = log_bytes(master)
+    for size in range(1, last.size):
+        root = tmp_path / str(size)
+        with replica(root) as slave:
+            slave.replica.append(0, memoryview(data)[: last.physical_offset + size])
+            if size % 2:
+                slave.replica.dispatch()
+        with replica(root) as slave:
+            assert slave.recovery.clean
+            assert slave.log.end == last.physical_offset, size
+            assert log_bytes(slave) == data[: last.physical_offset]
+
+
+def test_a_replica_that_cannot_cut_its_end_does_not_count_as_stopped(tmp_path: Path) -> None:
+    with MessageStore(small_config(tmp_path / "master"), background=False) as master:
+        fill(master, 3)
+        data = log_bytes(master)
+    disk = FaultyDisk()
+    with MessageStore(small_config(tmp_path / "slave"), background=False, disk=disk) as slave:
+        slave.replica.begin()
+        slave.replica.append(0, memoryview(data)[:-5])
+        slave.flush()
+        with disk.failing("write", errno.EIO, "commitlog"):
+            slave.close()
+    with replica(tmp_path / "slave") as slave:
+        assert not slave.recovery.clean
+        assert slave.log.end < len(data) - 5
+
+
 def test_bytes_that_do_not_continue_the_log_are_refused(tmp_path: Path) -> None:
     with replica(tmp_path) as slave:
         slave.replica.append(0, memoryview(bytes(8)))

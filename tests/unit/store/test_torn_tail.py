@@ -162,6 +162,20 @@ def test_a_record_that_rocketmq_wrote_may_end_in_zeros(tmp_path: Path) -> None:
     assert crashed.end() == crashed.last.end
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_rocketmq_has_in_part_has_no_unit(tmp_path: Path, *, is_clean: bool) -> None:
+    crashed = Crashed(tmp_path, BEFORE, PLAIN, marked=1)
+    crashed.tear()
+    file = CheckpointFile(crashed.root / "checkpoint", Disk())
+    file.save(replace(file.load(), recovery_point=None))
+    queue = crashed.root / "consumequeue" / "T" / "0" / f"{0:020d}"
+    units = queue.read_bytes()
+    queue.write_bytes(units[:20].ljust(len(units), b"\0"))
+    if is_clean:
+        (crashed.root / "abort").unlink()
+    assert crashed.end() == crashed.last.physical_offset
+
+
 def test_what_others_follow_was_whole(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, BEFORE, PLAIN)
     crashed.tear()
