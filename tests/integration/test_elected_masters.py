@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bolide.broker.server import Broker
+from bolide.protocol.ha import EpochStart
+from bolide.replication.epochs import Epochs
 from tests.support.aio import on_loop, until
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.controllers import controller, free_peers
@@ -90,6 +92,45 @@ async def test_the_first_broker_becomes_master_and_the_others_follow(tmp_path: P
         end = master.store.log.end
         await until(lambda: all(each.store.log.readable == end for each in members.slaves()))
         assert {log_bytes(each.store) for each in members.slaves()} == {log_bytes(master.store)}
+
+
+@on_loop
+async def test_the_first_epoch_of_an_existing_store_is_all_of_it(tmp_path: Path) -> None:
+    """A replica that is interrupted before it has copied the old part goes on in that epoch."""
+    async with broker_in(tmp_path / "a") as broker, BrokerClient(broker.address) as client:
+        await client.send("T", b"before there were controllers")
+    async with group(tmp_path, "a") as members:
+        master = await members.master()
+        await members.start("b")
+        await members.in_sync(2)
+
+        (slave,) = members.slaves()
+        epoch = master.parts.role.epoch
+        for each in (master, slave):
+            assert list(epochs_below(each)) == [EpochStart(epoch, 0)]
+        assert log_bytes(slave.store) == log_bytes(master.store)
+
+
+@on_loop
+async def test_epochs_behind_the_log_are_dropped_at_the_start(tmp_path: Path) -> None:
+    async with broker_in(tmp_path / "a") as broker, BrokerClient(broker.address) as client:
+        await client.send("T", b"x")
+        end, epochs = broker.store.log.end, epochs_below(broker)
+    epochs.begin(1, 0)
+    epochs.begin(2, end + 1)
+    async with broker_in(
+        tmp_path / "a",
+        enable_controller_mode=True,
+        controller_addr=(free_peers(1).partition("-")[2],),
+    ) as broker:
+        assert list(epochs_below(broker)) == [EpochStart(1, 0)]
+
+
+def epochs_below(broker: Broker) -> Epochs:
+    """The epochs in the file of a broker."""
+    epochs = Epochs(broker.store_config.value.root / "epochFileCheckpoint")
+    epochs.load()
+    return epochs
 
 
 @on_loop

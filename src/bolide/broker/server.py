@@ -36,6 +36,7 @@ from bolide.remoting.server import RemotingServer, close_all, ensure_free
 from bolide.remoting.tasks import uninterrupted
 from bolide.replication.epochs import Epochs
 from bolide.store import config as store_settings
+from bolide.store.commit_log import CommitLog
 from bolide.store.config import StoreConfig
 from bolide.store.descriptors import usual_limit
 from bolide.store.disk import Disk
@@ -201,7 +202,7 @@ class Broker:
         self.store.finish_replication()
         self.store.log.confirmed = self.store.log.end
         assert self._epochs is not None
-        self._epochs.begin(role.epoch, self.store.log.end)
+        _begin_epoch(self._epochs, role.epoch, self.store.log)
 
     async def _membership(self) -> Membership:
         """What joins this broker to the group of its controller."""
@@ -210,6 +211,7 @@ class Broker:
         identity_file = Path(config.store_path_broker_identity or root / "brokerIdentity")
         self._epochs = Epochs(epoch_file, self._disk)
         await asyncio.to_thread(self._epochs.load)
+        await asyncio.to_thread(self._epochs.drop_behind, self.store.log.end)
         self.store.log.confirmed = self.store.confirmed_before
         self._controllers = Controllers(self._client, lambda: self.config.value.controller_addr)
         membership = Membership(
@@ -293,6 +295,19 @@ def broker_access(config: BrokerConfig, store_config: StoreConfig) -> Access:
     """The access control of a broker; its files are below the store. Raises ConfigError."""
     directory = store_config.root / "config" / "auth"
     return choose_access(config, directory=directory, cluster=config.broker_cluster_name)
+
+
+def _begin_epoch(epochs: Epochs, epoch: int, commit_log: CommitLog) -> None:
+    """Record that a master begins to write a log in its epoch, unless that is recorded. Blocks.
+
+    Of a log without epochs, which was written before controller mode, the first one is the whole:
+    a replica that has copied a part of it has that epoch, and can go on.
+    """
+    last = epochs.last
+    if last is None:
+        epochs.begin(epoch, commit_log.min_offset)
+    elif last.epoch != epoch:
+        epochs.begin(epoch, commit_log.end)
 
 
 @asynccontextmanager

@@ -62,28 +62,30 @@ class Epochs:
         return self._entries[-1] if self._entries else None
 
     def begin(self, epoch: int, start: int) -> None:
-        """Record that an epoch begins at a log position; entries of later epochs are void. Blocks.
+        """Record that an epoch begins at a log position. Blocks.
 
-        An epoch that is known with the same start is left as it is.
+        Entries of later epochs, and of earlier ones that begin behind it, are void. An epoch that
+        is known with the same start is left as it is.
         """
         if self.last == (epoch, start):
             return
-        self._entries = [each for each in self._entries if each.epoch < epoch]
-        self._entries.append(EpochStart(epoch, start))
-        self._save()
+        kept = [each for each in self._entries if each.epoch < epoch and each.start <= start]
+        self._replace([*kept, EpochStart(epoch, start)])
 
     def truncate(self, position: int) -> None:
         """Remove the epochs that begin at or behind a position, where the log was cut. Blocks."""
-        kept = [each for each in self._entries if each.start < position]
-        if kept != self._entries:
-            self._entries = kept
-            self._save()
+        self._replace([each for each in self._entries if each.start < position])
+
+    def drop_behind(self, end: int) -> None:
+        """Remove the epochs that begin behind the end of the log. Blocks.
+
+        A power cut leaves them: it shortens the log, but not this file.
+        """
+        self._replace([each for each in self._entries if each.start <= end])
 
     def clear(self) -> None:
         """Remove all epochs: the log was removed. Blocks."""
-        if self._entries:
-            self._entries = []
-            self._save()
+        self._replace([])
 
     def at(self, position: int) -> tuple[EpochStart, int] | None:
         """The epoch that contains the byte at a position, and where it ends (-1: it is the last).
@@ -97,9 +99,13 @@ class Epochs:
                 return entries[index], end
         return None
 
-    def _save(self) -> None:
+    def _replace(self, entries: list[EpochStart]) -> None:
+        """Save these entries, and only then adopt them: a caller tries again after a failure."""
+        if entries == self._entries:
+            return
         if self._path is not None:
-            self._disk.replace(self._path, encode_epochs(self._entries).encode())
+            self._disk.replace(self._path, encode_epochs(entries).encode())
+        self._entries = entries
 
 
 def encode_epochs(entries: Iterable[EpochStart]) -> str:

@@ -1,5 +1,7 @@
 """The epochs of a log: the file, the epoch at a position, and where two logs are equal."""
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
 
@@ -16,6 +18,7 @@ from bolide.replication.epochs import (
     encode_epochs,
 )
 from bolide.store.errors import DamagedFile
+from tests.support.faults import FaultyDisk
 
 
 def starts(*entries: tuple[int, int]) -> list[EpochStart]:
@@ -85,6 +88,48 @@ def test_beginning_an_epoch_voids_later_ones() -> None:
     epochs = epochs_in(None, (1, 0), (3, 100), (5, 200))
     epochs.begin(4, 150)
     assert list(epochs) == starts((1, 0), (3, 100), (4, 150))
+
+
+def test_beginning_an_epoch_voids_those_that_begin_behind_it() -> None:
+    """A power cut has shortened the log, but not the list."""
+    epochs = epochs_in(None, (1, 0), (2, 1000))
+    epochs.begin(4, 700)
+    assert list(epochs) == starts((1, 0), (4, 700))
+
+
+def test_epochs_behind_the_end_of_the_log_are_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "epochs"
+    epochs_in(path, (1, 0), (2, 700), (3, 701)).drop_behind(700)
+    again = Epochs(path)
+    again.load()
+    assert list(again) == starts((1, 0), (2, 700))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda epochs: epochs.begin(3, 200),
+        lambda epochs: epochs.truncate(100),
+        lambda epochs: epochs.drop_behind(50),
+        lambda epochs: epochs.clear(),
+    ],
+)
+def test_a_change_that_cannot_be_saved_is_not_made(
+    tmp_path: Path, change: Callable[[Epochs], None]
+) -> None:
+    """The next attempt saves it, as memory and file are the same."""
+    disk = FaultyDisk()
+    epochs = Epochs(tmp_path / "epochs", disk)
+    epochs.begin(1, 0)
+    epochs.begin(2, 100)
+    with disk.failing("replace", errno.ENOSPC), pytest.raises(OSError, match="No space"):
+        change(epochs)
+    assert list(epochs) == starts((1, 0), (2, 100))
+
+    change(epochs)
+    again = Epochs(tmp_path / "epochs")
+    again.load()
+    assert list(again) == list(epochs) != starts((1, 0), (2, 100))
 
 
 def test_beginning_the_last_epoch_again_writes_nothing(tmp_path: Path) -> None:
