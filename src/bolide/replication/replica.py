@@ -252,7 +252,6 @@ class Replica:
 
     async def _discard_log(self, position: int) -> None:
         await uninterrupted(asyncio.to_thread(self._store.restart_at, position))
-        self._store.replica.begin()
         if self._epochs is not None:
             await uninterrupted(asyncio.to_thread(self._epochs.clear))
 
@@ -300,7 +299,7 @@ class Replica:
         if position < end:
             cut = await uninterrupted(asyncio.to_thread(truncate_store, self._store, position))
             self.truncations.append(cut)
-            self._store.replica.begin()
+            position = cut.position
         await uninterrupted(asyncio.to_thread(epochs.truncate, position))
 
     async def _follow_epoch(self, epochs: Epochs, transfer: Transfer) -> None:

@@ -258,15 +258,26 @@ class CommitLog:
         """Drop what lies behind a position, staged bytes too. Blocks.
 
         No flush may be under way: it would set the positions back to the old end.
+
+        Raises:
+            OSError: the disk fails. The end of the log stays, so that a caller that compares it
+                cuts again: bytes that are not erased would come back when the store is opened.
         """
+        position = min(self.end, position)
+        self.erase_behind(position)
         self._pending.clear()
-        self.end = min(self.end, position)
-        self.written, self.flushed = min(self.written, self.end), min(self.flushed, self.end)
-        self._drop_behind(self.end)
-        self.erase_behind(self.end)
+        self.end = position
+        self.written, self.flushed = min(self.written, position), min(self.flushed, position)
+        self._drop_behind(position)
 
     def clear(self, position: int) -> None:
-        """Remove all files; the log goes on at a position, a multiple of the file size. Blocks."""
+        """Remove all files; the log goes on at a position, a multiple of the file size. Blocks.
+
+        Raises:
+            OSError: a file cannot be removed; the log stays as it is.
+        """
+        for file in reversed(self.files):  # newest first: a log with a gap cannot be opened
+            self._disk.remove(file.path)
         self._drop_behind(-1)
         self.open_at(position)
 

@@ -131,6 +131,19 @@ class StoreMaintenance:
             finally:
                 self._checkpoint_took = time.monotonic() - begun
 
+    def forget_recovery_point(self, position: int) -> None:
+        """Remove a recovery point behind a position, before the log is cut there. Blocks.
+
+        Recovery would take the log to reach that point, with a hole from the cut on.
+
+        Raises:
+            OSError: the checkpoint cannot be written.
+        """
+        with self._checkpoint_lock:
+            point = self._checkpoint.value.recovery_point
+            if point is not None and point.position > position:
+                self._checkpoint.void_recovery_point()
+
     def _checkpoint_now(self) -> bool:
         store = self._store
         with self._lock:

@@ -43,7 +43,7 @@ from bolide.store.recovery import LoadedStore, Progress, log_progress, recover
 from bolide.store.replica_log import ReplicaLog
 from bolide.store.retention import Retention
 from bolide.store.tables import read_batch_topics
-from bolide.store.truncation import truncate_store
+from bolide.store.truncation import restart_store
 from bolide.store.unsupported import refuse_unsupported
 
 log = logging.getLogger(__name__)
@@ -357,10 +357,7 @@ class MessageStore(FileAppends):
 
     def restart_at(self, position: int) -> None:
         """Discard everything; the log goes on at a position where a file begins. Blocks."""
-        truncate_store(self, 0)
-        with self.exclusively():
-            self.log.clear(position)
-            self.replica.dispatched = position
+        restart_store(self, position)
 
     def finish_replication(self) -> None:
         """Take appends again after the log of a master was replicated. Blocks."""

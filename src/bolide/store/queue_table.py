@@ -176,6 +176,12 @@ class QueueTable:
             for queue in self:
                 queue.truncate(physical_offset, thoroughly=thoroughly)
 
+    def restart(self) -> None:
+        """Drop all units: the log begins anew. The caller holds the store's lock."""
+        with self._files_lock:
+            for queue in self:
+                queue.restart()
+
     def rewind(self, physical_offset: int) -> None:
         """Drop the units of records that were rolled back before they were written."""
         for queue in self:

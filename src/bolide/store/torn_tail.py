@@ -78,6 +78,34 @@ def save_tail(log: CommitLog, position: int, directory: Path) -> tuple[list[Path
     return saved, count
 
 
+def keep_files(log: CommitLog, directory: Path) -> list[Path]:
+    """Give all log files a second name in a directory, under which they stay when the log is
+    removed. A file on another file system is copied.
+
+    Returns the names, already synced.
+    """
+    make_directory(directory)
+    kept = []
+    for file in log.files:
+        if not file.path.exists():  # an earlier attempt to remove the log has removed it
+            continue
+        name = next(
+            path
+            for path in _candidates(directory, file.path.name)
+            if not path.exists() or path.samefile(file.path)
+        )
+        make_directory(name.parent)
+        if not name.exists():
+            try:
+                name.hardlink_to(file.path)
+            except OSError:  # another file system, or one without links
+                _copy(file, 0, file.size, directory / "unfinished").replace(name)
+        kept.append(name)
+    for changed in {*(name.parent for name in kept), directory, directory.parent}:
+        Disk().sync_directory(changed)
+    return kept
+
+
 def find_records(file: LogFile, position: int) -> Iterator[tuple[int, int, int]]:
     """Find runs of sound records from a position on, which need not be a record boundary.
 
@@ -121,10 +149,9 @@ def _copy(file: LogFile, start: int, end: int, path: Path) -> Path:
 def _rename_unique(copy: Path, name: str) -> Path:
     """Rename a copy without overwriting a different one from an earlier cut at the same place."""
     directory = copy.parent
-    candidates = itertools.chain([directory], (directory / str(n) for n in itertools.count(2)))
     path = next(
         path
-        for path in (candidate / name for candidate in candidates)
+        for path in _candidates(directory, name)
         if not path.exists() or filecmp.cmp(path, copy, shallow=False)
     )
     make_directory(path.parent)
@@ -132,3 +159,9 @@ def _rename_unique(copy: Path, name: str) -> Path:
     for changed in {path.parent, directory, directory.parent}:
         Disk().sync_directory(changed)
     return path
+
+
+def _candidates(directory: Path, name: str) -> Iterator[Path]:
+    """Where a file may be kept: in the directory, or else in `2`, `3`, … below it."""
+    places = itertools.chain([directory], (directory / str(n) for n in itertools.count(2)))
+    return (place / name for place in places)

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bolide.store.config import FlushMode
+from bolide.store.disk import Disk
 from bolide.store.errors import StoreUnwritable
 from bolide.store.message_store import MessageStore
 from bolide.store.replica_log import LogMismatch
 from bolide.store.truncation import truncate_store
-from tests.support.faults import FaultyDisk
+from tests.support.faults import FaultyDisk, copy_store
 from tests.support.store import body_of, draft, small_config
 
 
@@ -213,6 +214,103 @@ def test_a_truncated_store_goes_on_from_the_cut(tmp_path: Path, keep: int) -> No
     with MessageStore(config, background=False) as store:
         assert sum(map(len, bodies(store))) == keep + 1
         assert not store.recovery.rebuilt
+
+
+@pytest.mark.parametrize("call", ["write", "sync"])
+def test_a_cut_that_fails_is_made_good_by_the_next(tmp_path: Path, call: str) -> None:
+    """Bytes that were not erased would follow the new ones when the store is opened."""
+    config = small_config(tmp_path / "old")
+    disk = FaultyDisk()
+    with MessageStore(small_config(tmp_path / "new"), background=False) as master:
+        fill(master, 12, size=100)
+        data = log_bytes(master)
+    with MessageStore(config, background=False, disk=disk) as store:
+        fill(store, 30, size=100)
+        store.replica.begin()
+        position = _boundaries(store)[10]
+        with disk.failing(call, errno.EIO, "commitlog"), pytest.raises(OSError, match="Input"):
+            truncate_store(store, position)
+        assert store.replica.end > position
+
+        truncate_store(store, position)
+        store.maintenance.run()  # tries the disk again
+        store.replica.append(position, memoryview(data)[position:])
+        store.replica.dispatch()
+        killed = copy_store(config.root, tmp_path / "killed")
+    with MessageStore(small_config(killed), background=False) as store:
+        assert store.log.end == len(data)
+
+
+def test_no_recovery_point_stays_behind_a_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that is killed before the next checkpoint has no hole up to that point."""
+    config = small_config(tmp_path / "store", log_size=1 << 16)
+    with MessageStore(config, background=False) as store:
+        fill(store, 30, size=100)
+        store.replica.begin()
+        places = _boundaries(store)
+        truncate_store(store, places[20])
+        monkeypatch.setattr(store.maintenance, "checkpoint", lambda: False)
+        truncate_store(store, places[10])
+        killed = copy_store(config.root, tmp_path / "killed")
+        monkeypatch.undo()
+    with MessageStore(small_config(killed, log_size=1 << 16), background=False) as store:
+        assert store.log.end == places[10]
+        assert sum(map(len, bodies(store))) == 10
+
+
+def test_a_discarded_log_is_kept_without_a_copy(tmp_path: Path) -> None:
+    config = small_config(tmp_path / "slave")
+    with MessageStore(config, background=False) as store:
+        fill(store, 300, size=100)
+        store.replica.begin()
+        files = [file.path.stat().st_ino for file in store.log.files]
+        store.restart_at(100 * config.commit_log_file_size)
+
+        kept = sorted(each for each in (config.root / "cut").iterdir() if each.is_file())
+        assert [each.stat().st_ino for each in kept] == files
+        assert store.replica.end == store.replica.dispatched == 100 * config.commit_log_file_size
+        assert store.units == 0
+        assert not list(config.log_directories[0].iterdir())
+
+
+def test_a_log_whose_files_cannot_be_removed_stays(tmp_path: Path) -> None:
+    """With a gap behind the file that is left the store could not be opened again."""
+
+    class StuckDisk(Disk):
+        is_stuck = False
+
+        def remove(self, path: Path) -> None:
+            if self.is_stuck and path.name == f"{4096:020d}":
+                raise OSError(errno.EIO, "Input/output error")
+            super().remove(path)
+
+    disk = StuckDisk()
+    with MessageStore(small_config(tmp_path), background=False, disk=disk) as store:
+        fill(store, 300, size=100)
+        end = store.log.end
+        store.replica.begin()
+        disk.is_stuck = True
+        with pytest.raises(OSError, match="Input/output"):
+            store.restart_at(100 * 4096)
+        assert store.replica.end == end
+
+        disk.is_stuck = False
+        store.restart_at(100 * 4096)
+        assert store.replica.end == 100 * 4096
+
+
+def test_a_log_without_anything_in_common_begins_where_a_file_does(tmp_path: Path) -> None:
+    with MessageStore(small_config(tmp_path), background=False) as store:
+        fill(store, 300, size=100)
+        for _ in range(2):
+            store.log.retire(store.log.files[0])
+        store.log.remove_retired()
+        cut = truncate_store(store, 5000)
+
+        assert cut.position == store.log.end == 4096
+        assert sum(map(len, bodies(store))) == 0
 
 
 def _boundaries(store: MessageStore) -> list[int]:
