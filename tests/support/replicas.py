@@ -11,6 +11,7 @@ from bolide.replication.peers import PeerPolicy
 from bolide.replication.primary import Primary, PrimarySettings
 from bolide.replication.replica import Replica, ReplicaSettings
 from bolide.store.config import FlushMode
+from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
 from tests.support.store import small_config
 
@@ -66,10 +67,12 @@ async def following_slave(
     mode: FlushMode = FlushMode.ASYNC,
     broker_id: int = 1,
     fence: int = -1,
+    disk: Disk | None = None,
+    log_size: int = 4096,
 ) -> AsyncIterator[Slave]:
     """Open a store and follow a master with it."""
-    config = small_config(root, mode=mode)
-    with MessageStore(config, background=mode is FlushMode.SYNC) as store:
+    config = small_config(root, mode=mode, log_size=log_size)
+    with MessageStore(config, disk=disk, background=mode is FlushMode.SYNC) as store:
         store.replica.begin()
         replica = Replica(
             store,

@@ -2,7 +2,8 @@
 
 `Replica.run` connects to the HA address of the master, again and again. Received bytes are
 appended to the log, whole records are dispatched to their queues, and the end of the log is
-reported: what is in the files, or with SYNC_FLUSH what is on the disk.
+reported: what is in the files, or with SYNC_FLUSH what is on the disk. Bytes that cannot be
+dispatched are not reported.
 
 In controller mode a connection begins with a handshake. The master sends the epochs of its log;
 what this log has behind the last common point was never confirmed and is cut off, on the disk,
@@ -90,6 +91,10 @@ class Replica:
         self._fence = fence
         self._tls = tls
         self._link: _MasterLink | None = None
+        self._is_settled = False
+        """Whether this log continues the connected master's, and is not being cut."""
+        self._checked = 0
+        """End of the log when it was last dispatched: only that is reported."""
         self.on_arrived: Listeners[list[ReplicatedQueue]] = Listeners()
         """Emitted with the queues that received messages."""
         self.on_confirmed: Listeners[int] = Listeners()
@@ -159,20 +164,30 @@ class Replica:
         self._link = link
         self.last_read = self.last_write = self._loop.time()
         try:
+            await self._settle()
             if self._epochs is None:
                 link.send_report(self._reportable())
             else:
                 await self._shake_hands(link)
+            self._is_settled = True
             log.info("replicating from %s at %s", address, self._store.replica.end)
             self._failing = ""
             await self._transfer(link)
         except LogMismatch:
             # What follows the last whole record did not come from the log of this group.
+            self._is_settled = False
             await uninterrupted(asyncio.to_thread(self._store.cut_incomplete))
             raise
         finally:
+            self._is_settled = False
             self._link = None
             link.abort()
+
+    async def _settle(self) -> None:
+        """Flush and dispatch what the last connection left: the first report has to be the end."""
+        if self._store.reportable_end < self._store.log.end:
+            await uninterrupted(asyncio.to_thread(self._store.flush))
+        self._announce(self._dispatch())
 
     async def _transfer(self, link: "_MasterLink") -> None:
         """Append what the master sends, until the connection ends."""
@@ -186,8 +201,9 @@ class Replica:
             if data:
                 self.last_read = now
                 confirmed = await self._append_all(link, data)
-                self._report(link)  # first, because sends on the master may wait for it
-                self._dispatch(confirmed)
+                arrived = self._dispatch()
+                self._report(link)  # at once, because sends on the master may wait for it
+                self._announce(arrived, confirmed)
             elif link.is_closed:
                 raise ConnectionResetError("the master closed the connection")
             if self._master() != link.address:
@@ -214,9 +230,15 @@ class Replica:
                 link.has_transferred = True
         return confirmed
 
-    def _dispatch(self, confirmed: int) -> None:
-        """Add what has arrived to the queues; it is readable up to a confirmed position."""
+    def _dispatch(self) -> list[ReplicatedQueue]:
+        """Add what has become whole to the queues."""
+        end = self._store.reportable_end  # first: the flusher's thread may go on meanwhile
         arrived = self._store.replica.dispatch()
+        self._checked = end
+        return arrived
+
+    def _announce(self, arrived: list[ReplicatedQueue], confirmed: int = -1) -> None:
+        """Tell what was dispatched; it is readable up to a confirmed position."""
         if confirmed >= 0:
             self._store.log.confirmed = min(confirmed, self._store.log.written)
             self.on_confirmed(self._store.log.confirmed)
@@ -251,7 +273,9 @@ class Replica:
             await self._discard_log(transfer.offset)
 
     async def _discard_log(self, position: int) -> None:
+        self._is_settled = False
         await uninterrupted(asyncio.to_thread(self._store.restart_at, position))
+        self._is_settled = True
         if self._epochs is not None:
             await uninterrupted(asyncio.to_thread(self._epochs.clear))
 
@@ -329,7 +353,7 @@ class Replica:
 
     def _reportable(self) -> int:
         """What this replica can promise to have."""
-        return self._store.reportable_end
+        return min(self._checked, self._store.reportable_end)
 
     def _report(self, link: "_MasterLink") -> None:
         if self._reportable() > link.reported:
@@ -345,16 +369,16 @@ class Replica:
 
     def _flushed(self) -> None:
         """With SYNC_FLUSH records become readable, and are reported, after the flush."""
-        if self._link is None or not self._store.replica.is_active:
-            return
+        if self._link is None or not self._is_settled:
+            return  # while the log is cut, dispatching would wait for the store's lock
         try:
-            arrived = self._store.replica.dispatch()
+            arrived = self._dispatch()
         except LogMismatch as exc:
             self._link.fail(exc)
             return
+        self._report(self._link)
         if arrived:
             self.on_arrived(arrived)
-        self._report(self._link)
 
 
 def _begins_file(transfer: Transfer, file_size: int) -> bool:

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -6,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from bolide.protocol.ha import EpochStart
+from bolide.replication import replica
 from bolide.replication.epochs import Epochs
 from bolide.replication.peers import PeerPolicy
 from bolide.replication.primary import PrimarySettings
 from bolide.store.config import FlushMode
+from bolide.store.disk import Disk
+from bolide.store.flusher import Flushed
 from bolide.store.message_store import MessageStore
+from bolide.store.truncation import Truncation, truncate_store
 from tests.support.aio import on_loop, until
 from tests.support.replicas import following_slave, serving_master
 from tests.support.store import draft, small_config
@@ -157,7 +162,91 @@ async def test_bursts_are_sent_together_unless_sends_wait_for_the_slave(tmp_path
             writer.close()
 
 
+@on_loop
+async def test_bytes_that_are_refused_are_not_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The master would count them for sends that wait."""
+    reported = [0]
+    with opened(tmp_path / "master") as store:
+        fill(store, 60)
+        async with (
+            serving_master(store) as master,
+            following_slave(tmp_path / "slave", master.ha_address, log_size=8192) as slave,
+        ):
+            master.primary.on_report.add(lambda: reported.extend(master.primary.positions()))
+            await until(lambda: "mappedFileSizeCommitLog" in caplog.text)
+            await until(lambda: not master.primary.slaves)
+
+            assert max(reported) <= slave.store.replica.dispatched
+
+
+@on_loop
+async def test_a_slave_that_has_staged_bytes_flushes_them_before_it_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class SlowDisk(Disk):
+        may_sync = threading.Event()
+
+        def sync(self, descriptor: int) -> None:
+            self.may_sync.wait()
+            super().sync(descriptor)
+
+    disk = SlowDisk()
+    disk.may_sync.set()
+    with opened(tmp_path / "master") as store:
+        fill(store, 10)
+        async with (
+            serving_master(store) as master,
+            following_slave(
+                tmp_path / "slave", master.ha_address, mode=FlushMode.SYNC, disk=disk
+            ) as slave,
+        ):
+            await until(lambda: master.primary.positions() == [store.log.written])
+            disk.may_sync.clear()
+            fill(store, 10)
+            master.primary.wake()
+            await until(lambda: slave.store.log.end == store.log.end)
+            (link,) = master.primary.slaves
+            link.abort()
+            await until(lambda: not master.primary.slaves)
+            await until(lambda: slave.replica.master is not None)
+            disk.may_sync.set()
+
+            await until(lambda: master.primary.positions() == [store.log.written])
+            assert "the master sent bytes" not in caplog.text
+
+
 # ---- controller mode
+
+
+@on_loop
+async def test_the_event_loop_is_free_while_the_log_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    was_free: list[bool] = []
+
+    def slowly(store: MessageStore, position: int) -> Truncation:
+        answered = threading.Event()
+        with store.exclusively():
+            slave.replica._flushed_on_thread(Flushed(0))
+            loop.call_soon_threadsafe(answered.set)
+            was_free.append(answered.wait(5))
+        return truncate_store(store, position)
+
+    monkeypatch.setattr(replica, "truncate_store", slowly)
+    loop = asyncio.get_running_loop()
+    with opened(tmp_path / "old") as store:
+        fill(store, 60)
+    with opened(tmp_path / "new") as store:
+        fill(store, 10)
+        async with (
+            serving_master(store, epochs=epochs_of((2, 0))) as master,
+            following_slave(tmp_path / "old", master.ha_address, epochs=epochs_of((1, 0))) as slave,
+        ):
+            await until(lambda: slave.store.log.end == store.log.end)
+
+            assert was_free == [True]
 
 
 @on_loop
