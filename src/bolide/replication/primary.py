@@ -213,6 +213,7 @@ class SlaveLink(asyncio.Protocol):
         """Log position to be sent next; -1 until the slave has reported."""
         self.acked = -1
         """End of the slave's log, as it reported."""
+        self._hello: SlaveHello | None = None
         self._from_last_file = False
         self._is_paused = False
         self._reading: asyncio.Task[None] | None = None
@@ -273,6 +274,12 @@ class SlaveLink(asyncio.Protocol):
     def _greet(self, hello: SlaveHello) -> None:
         epochs = self._primary.epochs
         assert epochs is not None
+        if self._hello is not None:
+            # RocketMQ's slave repeats it until it has the whole answer. One answer is enough.
+            if hello != self._hello or self.position >= 0:
+                raise HaProtocolError("a second handshake")
+            return
+        self._hello = hello
         self.broker_id, self.is_learner = hello.broker_id, hello.is_learner
         self.lacks_metadata = hello.copies_metadata
         self._from_last_file = hello.from_last_file

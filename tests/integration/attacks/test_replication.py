@@ -21,6 +21,7 @@ from bolide.protocol.ha import (
     MAX_TRANSFER,
     EpochStart,
     MasterHello,
+    MasterMessages,
     SlaveHello,
     encode_epoch_header,
     encode_master_hello,
@@ -276,8 +277,9 @@ async def test_garbage_at_the_ha_port_does_not_hurt_the_master(tmp_path: Path, s
         encode_report(0, with_epochs=True),
         encode_slave_hello(SlaveHello(-1)),
         b"\0\0\0\3" * 100,
+        encode_slave_hello(SlaveHello(5)) + encode_slave_hello(SlaveHello(6)),
     ],
-    ids=["ahead of the log", "no hello", "no id", "unknown state"],
+    ids=["ahead of the log", "no hello", "no id", "unknown state", "two hellos"],
 )
 @on_loop
 async def test_garbage_in_the_dialect_with_epochs_is_not_counted(
@@ -299,6 +301,29 @@ async def test_garbage_in_the_dialect_with_epochs_is_not_counted(
             own = Epochs()
             async with following_slave(tmp_path / "s", master.ha_address, epochs=own) as slave:
                 await until(lambda: slave.store.log.written == store.log.written)
+
+
+@on_loop
+async def test_a_repeated_hello_is_answered_once(tmp_path: Path) -> None:
+    """A peer that never reads would make the master keep all the answers."""
+    hello = encode_slave_hello(SlaveHello(5))
+    with MessageStore(small_config(tmp_path), background=False) as store:
+        epochs = Epochs()
+        epochs.begin(1, 0)
+        async with serving_master(store, epochs=epochs) as master:
+            reader, writer = await asyncio.open_connection(LOOPBACK, master.primary.port)
+            writer.write(hello * 1000 + encode_report(0, with_epochs=True))
+            await until(lambda: master.primary.slaves)
+            writer.write(hello)
+            received = b""
+            async with asyncio.timeout(5):
+                with suppress(ConnectionError):
+                    while data := await reader.read(1000):
+                        received += data
+            writer.close()
+
+            messages = list(MasterMessages(with_epochs=True).feed(received))
+            assert sum(isinstance(each, MasterHello) for each in messages) == 1
 
 
 @on_loop
