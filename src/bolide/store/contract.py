@@ -74,7 +74,14 @@ class Store(Protocol):
     def message_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None: ...
 
     def find(
-        self, topic: str, key: str, *, limit: int | None = None, begin: int = 0, end: int = FOREVER
+        self,
+        topic: str,
+        key: str,
+        *,
+        limit: int | None = None,
+        begin: int = 0,
+        end: int = FOREVER,
+        unconfirmed: bool = False,
     ) -> list[memoryview]: ...
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...

@@ -156,19 +156,34 @@ class Queries:
         return data if place == physical_offset else None
 
     def find(
-        self, topic: str, key: str, *, limit: int | None = None, begin: int = 0, end: int = FOREVER
+        self,
+        topic: str,
+        key: str,
+        *,
+        limit: int | None = None,
+        begin: int = 0,
+        end: int = FOREVER,
+        unconfirmed: bool = False,
     ) -> list[memoryview]:
         """Return records of a topic by key or unique key, stored between two times (ms). Blocks.
 
         Newest first. The index stores hashes; records with another key of the same hash, perhaps
         of another topic, are left out.
+
+        Args:
+            unconfirmed: return also what consumers may not read yet.
         """
         self._require_open()
         config = self.config.value
         limit = min(limit or config.default_query_max, config.max_query_batch)
         places = self._find_positions(topic, key, limit, begin, end)
-        records = (self.record_at(place) for place in places)
-        return [record for record in records if record is not None and _has(record, topic, key)]
+        found = [(place, self.record_at(place)) for place in places]
+        readable = self.log.written if unconfirmed else self.log.readable
+        return [
+            record
+            for place, record in found
+            if record is not None and place + len(record) <= readable and _has(record, topic, key)
+        ]
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         queue = self.find_queue(topic, queue_id)

@@ -325,12 +325,14 @@ def _boundaries(store: MessageStore) -> list[int]:
 
 def test_what_is_not_confirmed_cannot_be_read(tmp_path: Path) -> None:
     with MessageStore(small_config(tmp_path), background=False) as store:
-        first = store.append(draft("T", b"first"))
-        store.append(draft("T", b"second"))
+        first = store.append(draft("T", b"first", properties={"KEYS": "k"}))
+        store.append(draft("T", b"second", properties={"KEYS": "k"}))
         store.log.confirmed = first.end
 
         assert store.max_offset("T", 0) == 1
         assert [body_of(each) for each in store.read("T", 0, 0).records] == [b"first"]
+        assert [body_of(each) for each in store.find("T", "k")] == [b"first"]
+        assert len(store.find("T", "k", unconfirmed=True)) == 2
 
 
 def test_a_failing_disk_takes_no_bytes_until_it_is_mended(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ class Lineage:
     def _copies(self, half: Half, topic: str = HALF_TOPIC) -> list[Half]:
         if not half.unique_id:
             return []
-        records = self._store.find(topic, half.unique_id, limit=_MAX_COPIES)
+        records = self._store.find(topic, half.unique_id, limit=_MAX_COPIES, unconfirmed=True)
         found = [each for data in records if (each := Half.find(data))]
         return [each for each in found if _is_same(each, half)]
 
