@@ -42,7 +42,7 @@ class Cluster:
     async def lose_master(self) -> None:
         """Stop the master when the slave has all of it, and wait until the slave acts."""
         end = self.master.store.log.written
-        await until(lambda: self.slave.store.log.written == end)
+        await until(lambda: self.slave.store.log.written >= end)
         synced = self.sync.last_sync
         await until(lambda: self.sync.last_sync > synced)
         await self.stop_master()

@@ -52,6 +52,7 @@ from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topic_handlers import TopicHandlers
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.pop.ack_handlers import PopAckHandlers
+from bolide.broker.pop.acting import ActingPop
 from bolide.broker.pop.notification import NotificationHandlers
 from bolide.broker.pop.pop import Pop
 from bolide.broker.pop.pop_handlers import PopHandlers, PopParts
@@ -196,24 +197,6 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         continuations=(recurring.continued,),
     )
     peers = Peers(cell)
-    acting = (
-        None
-        if given.role.is_master
-        else ActingMaster(
-            cell,
-            given.role,
-            delay=delay,
-            timers=ActingTimers(
-                store,
-                timers,
-                cell=cell,
-                store_host=host,
-                now=now,
-                continuations=(recurring.continued,),
-            ),
-            escape=Escape(cell, peers),
-        )
-    )
     transactions = Coordinator(
         EndingParts(
             store=store,
@@ -297,6 +280,11 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         now=now,
         is_master=given.role.is_master,
     )
+    acting = (
+        None
+        if given.role.is_master
+        else _acting_master(given, peers, recurring, delay=delay, timers=timers, pop=pop)
+    )
     replication = master or _slave_replication(
         given,
         tables,
@@ -374,6 +362,33 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
 def _slave_replication(given: Surroundings, tables: Tables, parts: SyncedParts) -> SlaveReplication:
     sync = MetadataSync(given.cell, given.store, tables, parts, given.role.member_id)
     return SlaveReplication(given.cell, given.store, given.role, sync, given.epochs)
+
+
+def _acting_master(
+    given: Surroundings,
+    peers: Peers,
+    recurring: Recurring,
+    *,
+    delay: DelayScheduler,
+    timers: Timers,
+    pop: Pop,
+) -> ActingMaster:
+    escape = Escape(given.cell, peers)
+    return ActingMaster(
+        given.cell,
+        given.role,
+        delay=delay,
+        timers=ActingTimers(
+            given.store,
+            timers,
+            cell=given.cell,
+            store_host=pack_host(given.host),
+            now=given.now,
+            continuations=(recurring.continued,),
+        ),
+        pop=ActingPop(pop, escape.send, cell=given.cell, log_end=lambda: given.store.log.written),
+        escape=escape,
+    )
 
 
 # ---- handlers

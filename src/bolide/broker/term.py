@@ -67,6 +67,7 @@ class Term:
                 offsets=parts.offsets,
                 delay=parts.delay,
                 timers=parts.timers,
+                pop=parts.pop,
             )
             await homecoming.take_home()
 

@@ -120,6 +120,11 @@ def group_of_retry_topic(topic: str) -> str:
     return topic.removeprefix(RETRY_PREFIX)
 
 
+def retrying_group(topic: str) -> str:
+    """The group whose messages a retry topic gets, also of POP by the new rule."""
+    return group_of_retry_topic(topic).partition("+")[0]
+
+
 def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
     """The retry topics of POP consumers, by the old and the new naming rule."""
     return f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}"

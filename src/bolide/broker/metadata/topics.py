@@ -368,7 +368,9 @@ def validate_topic(topic: str) -> None:
             " not serve: use a topic of another name"
         )
     of_group = is_retry_topic(topic) or is_dead_letter_topic(topic)
-    _validate("topic", topic, MAX_SYSTEM_TOPIC_LENGTH if of_group else MAX_TOPIC_LENGTH)
+    # A retry topic of POP is named "%RETRY%group+topic"; acting masters send to it.
+    name = topic.replace("+", "_", 1) if is_retry_topic(topic) else topic
+    _validate("topic", name, MAX_SYSTEM_TOPIC_LENGTH if of_group else MAX_TOPIC_LENGTH)
 
 
 def validate_group(group: str) -> None:

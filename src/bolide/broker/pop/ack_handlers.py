@@ -55,7 +55,7 @@ class PopAckHandlers:
     @handles(AckHeader, RequestCode.ACK_MESSAGE)
     def ack(self, request: Request[AckHeader]) -> Reply | DeferredReply:
         header = request.header
-        self._pop.require_master()
+        self._pop.require_serving()
         name = self._queue(header, request.connection.peer)
         receipt = _receipt(header)
         low, high = self._bounds(name)
@@ -74,7 +74,7 @@ class PopAckHandlers:
 
     @handles(NoHeader, RequestCode.BATCH_ACK_MESSAGE, max_body=MAX_BODY)
     async def batch_ack(self, request: Request[NoHeader]) -> Reply:
-        self._pop.require_master()
+        self._pop.require_serving()
         batch = await read_json(request, BatchAcks)
         if not batch.acks:
             raise NoMessage("the batch holds no acknowledgement")
@@ -191,7 +191,7 @@ class PopAckHandlers:
     )
     def change(self, request: Request[ChangeInvisibleTimeHeader]) -> Reply | DeferredReply:
         header = request.header
-        self._pop.require_master()
+        self._pop.require_serving()
         name = self._queue(header, request.connection.peer)
         receipt = _receipt(header)
         low, high = self._bounds(name)

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from typing import Protocol
 
 import msgspec
 
@@ -31,7 +32,6 @@ from bolide.broker.pop.events import (
 from bolide.broker.pop.pop_queue import Lease
 from bolide.broker.pop.state import PopState
 from bolide.broker.produce.durability import Durability, OnDurable
-from bolide.broker.produce.intake import Intake
 from bolide.kernel import read_record
 from bolide.model.names import POP_JOURNAL_TOPIC
 from bolide.protocol.codes import ResponseCode
@@ -58,6 +58,23 @@ class JournalDamaged(Exception):
     """A part of the journal was deleted by retention, or a record is damaged."""
 
 
+class JournalIntake(Protocol):
+    """Takes the records of the journal: the intake of the broker, or none at a slave."""
+
+    def append(self, draft: RecordDraft) -> Appended: ...
+
+
+class NoIntake:
+    """Drops the records, at a slave: its log must stay a copy of its master's."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def append(self, draft: RecordDraft) -> Appended:
+        end = self._store.max_offset(POP_JOURNAL_TOPIC, 0)
+        return Appended(0, 0, end, draft.born_timestamp, 0)
+
+
 class Journal:
     """The only writer of the journal; belongs to one event loop, except `replay`."""
 
@@ -66,7 +83,7 @@ class Journal:
         state: PopState,
         *,
         store: Store,
-        intake: Intake,
+        intake: JournalIntake,
         durability: Durability,
         store_host: bytes,
         now: Callable[[], float],

@@ -43,7 +43,7 @@ class NotificationHandlers:
     )
     def notify(self, request: Request[NotificationHeader]) -> Reply | DeferredReply:
         """Answer once there is a message to pop, or when the poll time is over."""
-        self._pop.require_master()
+        self._pop.require_serving()
         header = request.header
         topic = self._pop.admission.admit(header, request.connection.peer, _TO_PEEK)
         if self._count_messages(header, topic):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,9 +15,9 @@ from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.pop.checkpointing import MAX_BACKLOG, PopCheckpointer
 from bolide.broker.pop.delivery import PopDelivery, Positions
-from bolide.broker.pop.events import QueueName
+from bolide.broker.pop.events import Event, QueueName, Repositioned
 from bolide.broker.pop.java_revive_log import JavaReviveLog
-from bolide.broker.pop.journal import Journal
+from bolide.broker.pop.journal import Journal, NoIntake
 from bolide.broker.pop.ordered import OrderTable
 from bolide.broker.pop.polling import Admission, Polling
 from bolide.broker.pop.queue_order import QueueOrder
@@ -67,7 +67,9 @@ class Pop:
     now: Callable[[], float] = time.time
     max_backlog: int = MAX_BACKLOG
     is_master: bool = True
-    """Whether this broker may write the journal that pops need."""
+    """Whether this broker may write the journal; a slave that acts keeps its events in memory."""
+    is_serving: bool = field(init=False)
+    """Whether this broker serves pops: as a master, or as a slave that acts for one."""
     state: PopState = field(init=False)
     journal: Journal = field(init=False)
     polling: Polling = field(init=False)
@@ -81,14 +83,16 @@ class Pop:
     is_closing: bool = field(init=False, default=False)
     """Whether pops return no more messages because the broker is shutting down."""
     _wake_up: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _taken_over: list[Event] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
+        self.is_serving = self.is_master
         self.state = PopState(self.now)
         self.polling = Polling(self.long_polling, self.cell)
         self.journal = Journal(
             self.state,
             store=self.store,
-            intake=self.intake,
+            intake=self.intake if self.is_master else NoIntake(self.store),
             durability=self.durability,
             store_host=self.store_host,
             now=self.now,
@@ -168,20 +172,39 @@ class Pop:
             with suppress(GroupNotFound):  # a crash loses groups created just before
                 self.groups.require(group)
         self.checkpointer.start()
+        self._write_taken_over()
         self.java_revive_log.start()
+
+    def take_over(self, events: Sequence[Event]) -> None:
+        """Have `start` write what a slave did that acted for this master: whole queues, each with
+        its position first."""
+        self._taken_over += events
+
+    def _write_taken_over(self) -> None:
+        events, self._taken_over = self._taken_over, []
+        known = {
+            event.queue
+            for event in events
+            if isinstance(event, Repositioned)
+            and self._is_queue(event.queue)
+            and event.offset <= self.store.max_offset(event.topic, event.queue_id)
+        }
+        for event in events:
+            if event.queue in known:
+                self.journal.append_or_defer(event)
+        if known:
+            log.info("took %s popped queues over from the slave that acted", len(known))
 
     def close(self) -> None:
         self.is_closing = True
 
-    def require_master(self) -> None:
-        """Refuse at a slave: it has no leases, and can write none.
-
-        An acknowledgement that it accepted would be lost.
+    def require_serving(self) -> None:
+        """Refuse at a slave that does not act: an acknowledgement that it accepted would be lost.
 
         Raises:
             ServiceNotAvailable: this broker is a slave.
         """
-        if not self.is_master:
+        if not self.is_serving:
             raise ServiceNotAvailable(
                 "service not available now: this broker is a slave, and the master of its group"
                 " serves pops"

@@ -70,7 +70,7 @@ class PopHandlers:
     @handles(PopHeader, RequestCode.POP_MESSAGE, refused_with=NOTHING_POPPED)
     def pop(self, request: Request[PopHeader]) -> Reply | DeferredReply:
         header = request.header
-        self._pop.require_master()
+        self._pop.require_serving()
         if remaining(header, self._now_ms()) < -_ABANDONED_AFTER_MS:
             return empty_reply(header, ResponseCode.POLLING_TIMEOUT, self._now_ms(), 0)
         topic = self._pop.admission.admit(header, request.connection.peer, "pop message")
@@ -103,7 +103,7 @@ class PopHandlers:
 
     def _try_pop(self, admitted: AdmittedPop) -> "PopResult | _ColdPop":
         """Pop from memory; return the state of the pop if a read needs the disk."""
-        if self._pop.is_closing:
+        if self._pop.is_closing or not self._pop.is_serving:
             return PopResult()
         steps = self._pop.delivery.steps(admitted)
         reading: QueueRead | None = None

@@ -241,16 +241,22 @@ class Reviver:
                 await self._acknowledge_when_durable(acknowledged, last)
 
     async def _read_expired(self, checkpoint: Checkpoint) -> _ExpiredPop:
-        topic, group, queue_id = checkpoint.queue.name
+        topic, group, _ = checkpoint.queue.name
         if normal_topic(topic, group) not in self.topics:
             return _ExpiredPop(checkpoint, "", dict.fromkeys(checkpoint.unacknowledged))
-        expired = _ExpiredPop(checkpoint, await self.retry_topics.require(group, topic))
+        retry_topic = await self.retry_topics.require(group, topic)
+        return _ExpiredPop(checkpoint, retry_topic, await self.read_messages(checkpoint))
+
+    async def read_messages(self, checkpoint: Checkpoint) -> dict[int, Record | None]:
+        """The unacknowledged messages of a pop by queue offset; None if one no longer exists."""
+        topic, _, queue_id = checkpoint.queue.name
+        messages: dict[int, Record | None] = {}
         for offset in checkpoint.unacknowledged:
             record = await self._read(topic, queue_id, offset)
             is_whole = checkpoint.is_adopted  # RocketMQ pops an inner batch as one message
             found = () if record is None else [record] if is_whole else unwrap(record)
-            expired.records[offset] = next((r for r in found if r.queue_offset == offset), None)
-        return expired
+            messages[offset] = next((r for r in found if r.queue_offset == offset), None)
+        return messages
 
     async def _read(self, topic: str, queue_id: int, offset: int) -> Record | None:
         try:

@@ -46,9 +46,9 @@ from bolide.model.names import (
     HALF_TOPIC,
     WRITE,
     dead_letter_topic,
-    group_of_retry_topic,
     is_retry_topic,
     is_sendable,
+    retrying_group,
 )
 from bolide.model.properties import PropertyName
 from bolide.protocol.batch import BadBatch
@@ -315,7 +315,7 @@ class SendHandlers:
         header = incoming.header
         if header.batch:
             raise MessageIllegal(f"batch request does not support retry group {header.topic}")
-        group = group_of_retry_topic(header.topic)
+        group = retrying_group(header.topic)
         config = self._parts.groups.require(group)
         times = config.retry_max_times
         if header.max_reconsume_times is not None:

@@ -2,8 +2,9 @@
 
 It is the living member with the lowest id, in a group with fixed roles (`enableSlaveActingMaster`).
 NameServers show it to clients as the master, without permission to write, so that consumers go on:
-they pull, commit offsets and lock queues here. Delayed and timed messages that are due go to other
-groups (`escape`). Their progress and the offsets go home when the master is back (`homecoming`).
+they pull, pop, commit offsets and lock queues here. Delayed and timed messages that are due go to
+other groups (`escape`). Their progress, the offsets and the pops go home when the master is back
+(`homecoming`).
 
 Each NameServer is asked for the members of the group periodically, and after each notice that the
 lowest id has changed.
@@ -11,11 +12,13 @@ lowest id has changed.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from bolide.broker.delay import DelayScheduler
+from bolide.broker.pop.acting import ActingPop
+from bolide.broker.pop.events import Event
 from bolide.broker.replicas.escape import Escape
 from bolide.broker.replicas.role import MASTER_ID, Role
 from bolide.broker.replicas.slave import SlaveReplication
@@ -86,16 +89,19 @@ class ActingMaster:
         *,
         delay: DelayScheduler,
         timers: ActingTimers,
+        pop: ActingPop,
         escape: Escape,
     ) -> None:
         self._cell = cell
         self._role = role
         self._delay = delay
         self._timers = timers
+        self._pop = pop
         self.escape = escape
         self.is_acting = False
         self._client: RemotingClient | None = None
         self._services: list[asyncio.Task[None]] = []
+        self._popping: list[asyncio.Task[None]] = []
         self._changing = asyncio.Lock()
         self._look_again = asyncio.Event()
         self._held_until = 0.0
@@ -126,6 +132,7 @@ class ActingMaster:
         finally:
             self.is_acting = False
             await self._stop()
+            await self._stop_pops()
 
     async def look(self, replication: SlaveReplication) -> None:
         """Ask the NameServers once, and begin or cease to act as they say."""
@@ -142,7 +149,7 @@ class ActingMaster:
         )
         async with self._changing:
             if wanted and not self.is_acting and self._now() >= self._held_until:
-                self._begin()
+                await self._begin()
             elif not wanted and self.is_acting:
                 await self._cease()
         await self._follow_setting()
@@ -154,7 +161,12 @@ class ActingMaster:
             if self.is_acting:
                 await self._cease()
 
-    def _begin(self) -> None:
+    def popped_meanwhile(self) -> list[Event]:
+        """What was popped and acknowledged here, for the journal of the master."""
+        return self._pop.events()
+
+    async def _begin(self) -> None:
+        await self._pop.begin()
         self.is_acting = True
         self.escape.start()
         log.warning(
@@ -164,10 +176,12 @@ class ActingMaster:
             else "; due messages wait for the master, enableRemoteEscape=true would have them"
             " delivered by other groups",
         )  # fmt: skip
+        self._popping = [_started(self._pop.run(), "acting-pop")]
 
     async def _cease(self) -> None:
         self.is_acting = False
         await self._stop()
+        await self._stop_pops()
         log.warning(
             "this slave does not act for the master any more; other groups took %s messages",
             self.escape.sent,
@@ -188,12 +202,21 @@ class ActingMaster:
     async def _stop(self) -> None:
         """End the deliveries; those under way are finished and counted."""
         services, self._services = self._services, []
-        for task in services:
-            task.cancel()
-        await asyncio.gather(*services, return_exceptions=True)
+        await _cancel(services)
+
+    async def _stop_pops(self) -> None:
+        popping, self._popping = self._popping, []
+        await _cancel(popping)
+        self._pop.cease()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _started(job: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

@@ -94,10 +94,14 @@ class Escape:
         self._failing.clear()
         self.sent = 0
 
-    async def send(self, draft: RecordDraft) -> None:
+    async def send(self, draft: RecordDraft, *, beside: str | None = None) -> None:
         """Have another group store a message.
 
         One that is addressed to the timer topic becomes a timer of that group.
+
+        Args:
+            beside: for a message of a retry topic of POP, the topic that the group must have too:
+                consumers find the one by the other.
 
         Raises:
             NoOtherGroup: no other group has the topic, or none takes the message.
@@ -108,7 +112,7 @@ class Escape:
             message = _without(draft, _MEANS_LATER)
         topic = message.topic.decode()
         try:
-            await self._send_to_one(topic, message)
+            await self._send_to_one(topic, message, beside)
         except BolideError as exc:
             self._report(topic, exc)
             raise NoOtherGroup(str(exc)) from exc
@@ -120,10 +124,10 @@ class Escape:
             self._failing.add(topic)
             log.warning("due messages of topic %s wait: %s", topic, exc)
 
-    async def _send_to_one(self, topic: str, message: RecordDraft) -> None:
+    async def _send_to_one(self, topic: str, message: RecordDraft, beside: str | None) -> None:
         assert self._client is not None
         failure: BolideError | None = None
-        for target in self._in_turn(await self._find_targets(topic)):
+        for target in self._in_turn(await self._find_targets(topic, beside)):
             header = _header(message, target, self._cell.value)
             try:
                 await self._client.call(
@@ -146,10 +150,18 @@ class Escape:
         for step in range(len(targets)):
             yield targets[(first + step) % len(targets)]
 
-    async def _find_targets(self, topic: str) -> list[Target]:
+    async def _find_targets(self, topic: str, beside: str | None) -> list[Target]:
         age, targets = self._targets.get(topic, (0.0, []))
         if targets and self._now() - age < _ROUTE_AGE:
             return targets
+        if beside is None:
+            targets = await self._targets_with(topic)
+        else:
+            targets = [each._replace(queues=1) for each in await self._targets_with(beside)]
+        self._targets[topic] = self._now(), targets
+        return targets
+
+    async def _targets_with(self, topic: str) -> list[Target]:
         config = self._cell.value
         try:
             route = await self._peers.route(topic)
@@ -166,7 +178,6 @@ class Escape:
                 for name, address in masters.items()
                 if name != config.broker_name
             ]
-        self._targets[topic] = self._now(), targets
         return targets
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from bolide.broker.background import ADMIN, on_thread
 from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.pop.events import encode_events
 from bolide.broker.replicas.acting_master import ActingMaster
 from bolide.broker.replicas.known_hosts import KnownHosts, Speaker
 from bolide.broker.replicas.master import MasterReplication
@@ -111,6 +112,9 @@ class ReplicaHandlers:
                 self._replication.follow(header.master_address, header.master_ha_address)
             if self._acting is not None:
                 await self._acting.yield_to_master()
+                return Reply(
+                    body=await on_thread(ADMIN, encode_events, self._acting.popped_meanwhile())
+                )
             return Reply()
         if not self._role.is_master:
             return Reply(header=HaAddresses())

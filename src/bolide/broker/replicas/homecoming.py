@@ -2,17 +2,22 @@
 
 While it was away, consumers committed offsets to a slave, and an acting master delivered messages.
 The master tells each living slave that it is coming, so that the slave ceases to act, and adopts
-what is ahead of its own: consumer offsets, delay offsets and the checkpoint of the timers. Nothing
-goes backwards, and a slave that does not answer does not stop the start.
+what is ahead of its own: consumer offsets, delay offsets, the checkpoint of the timers, and the
+queues that were popped there. No offset goes backwards, and a slave that does not answer does not
+stop the start.
 """
 
 import asyncio
 import logging
 from dataclasses import dataclass
 
+import msgspec
+
 from bolide.broker.background import ADMIN, TIMERS, on_thread
 from bolide.broker.delay import DelayScheduler
 from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.pop.events import decode_events
+from bolide.broker.pop.pop import Pop
 from bolide.broker.replicas.acting_master import members_of_group
 from bolide.broker.replicas.role import MASTER_ID
 from bolide.broker.settings.config import BrokerConfig
@@ -44,6 +49,7 @@ class Homecoming:
     offsets: OffsetTable
     delay: DelayScheduler
     timers: Timers
+    pop: Pop
 
     async def take_home(self) -> None:
         """Ask all living slaves; takes at most some seconds."""
@@ -65,18 +71,22 @@ class Homecoming:
             await self._announce(slave)
             for take in (self._take_offsets, self._take_delay, self._take_timers):
                 await take(slave)
-        except (BolideError, OSError, ValueError) as exc:
+        except (BolideError, OSError, ValueError, msgspec.DecodeError) as exc:
             log.warning("slave %s does not tell what happened meanwhile: %s", slave, exc)
 
     async def _announce(self, slave: str) -> None:
-        """Tell a slave that its master is coming; it answers when it has ceased to act."""
+        """Tell a slave that its master is coming; it answers when it has ceased to act, with what
+        was popped there."""
         config = self.config
         header = HaAddresses(
             master_ha_address=format_address((config.broker_ip2, config.ha_listen_port)),
             master_flush_offset=self.store.flushed,
             master_address=self._own_address,
         )
-        await self.client.call(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, header, within=_TIMEOUT)
+        code = RequestCode.EXCHANGE_BROKER_HA_INFO
+        answer = await self.client.call(slave, code, header, within=_TIMEOUT)
+        if answer.body:  # one of RocketMQ sends none
+            self.pop.take_over(await on_thread(ADMIN, decode_events, bytes(answer.body)))
 
     @property
     def _own_address(self) -> str:
