@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 CALL_TIMEOUT = 1.0
 """Seconds that one call to a controller may take."""
+_ASK_TIMEOUT = 0.5
+"""Seconds in which a controller says who leads; less than any caller has."""
 _RETRY_DELAY = 0.1
 
 
@@ -118,22 +120,29 @@ class Controllers:
             raise NoLeader(f"no controller of {list(self._addresses())} leads: {reason}") from exc
 
     async def _find_leader(self) -> str | None:
-        async def ask(address: str) -> MetadataReply | None:
-            try:
-                answer = await self._client.call(
-                    address, RequestCode.CONTROLLER_GET_METADATA_INFO, within=CALL_TIMEOUT
-                )
-            except BolideError:
-                return None
-            return MetadataReply.from_fields(answer.fields)
-
-        answers = await asyncio.gather(*map(ask, self._addresses()))
-        for answer in filter(None, answers):
-            if answer.controller_leader_address:
-                self.leader = answer.controller_leader_address
-                if answer.is_leader:
-                    break
+        """Ask all controllers at once; one whose machine is off holds up nothing."""
+        asks = [asyncio.create_task(self._ask_for_leader(each)) for each in self._addresses()]
+        try:
+            for ask in asyncio.as_completed(asks):
+                answer = await ask
+                if answer is not None and answer.controller_leader_address:
+                    self.leader = answer.controller_leader_address
+                    if answer.is_leader:
+                        break
+        finally:
+            for task in asks:
+                task.cancel()
+            await asyncio.gather(*asks, return_exceptions=True)
         return self.leader
+
+    async def _ask_for_leader(self, address: str) -> MetadataReply | None:
+        code = RequestCode.CONTROLLER_GET_METADATA_INFO
+        try:
+            async with asyncio.timeout(_ASK_TIMEOUT):  # to connect may take longer than the call
+                answer = await self._client.call(address, code, within=_ASK_TIMEOUT)
+        except (BolideError, TimeoutError):
+            return None
+        return MetadataReply.from_fields(answer.fields)
 
     async def heartbeat(self, address: str, header: BrokerHeartbeatHeader) -> Beat | None:
         """Send a heartbeat to one controller; None if it does not answer."""

@@ -101,7 +101,7 @@ class Membership:
         self._had_lease = False
         self._interval = _FIRST_INTERVAL
         self._unresolved: frozenset[int] = frozenset()
-        """Additions to the set that the controller may have applied without an answer."""
+        """Additions to the set that the controller may have applied and has not answered."""
         self._gone_since: dict[int, float] = {}
         self._behind: dict[int, tuple[float, int]] = {}
 
@@ -273,9 +273,14 @@ class Membership:
 
     def observe(self, state: GroupState) -> None:
         """Take note of what a controller says, unless something newer is known."""
-        if self.state is None or state.version > self.state.version:
+        known = self.state
+        if known is None or state.version > known.version:
             self.state = state
             self._unresolved = frozenset()  # a change that was based on an older state is void
+            self._changed.set()
+        elif state.version == known.version and known.master_id is None is not state.master_id:
+            # A controller that has just started leaves a master out until it hears from it.
+            self.state = state
             self._changed.set()
 
     async def _follow_state(self) -> None:
@@ -365,7 +370,8 @@ class Membership:
         self, master: MasterReplication, state: GroupState, wanted: frozenset[int]
     ) -> None:
         """Have the controller replace the set; until it answers, both sets count."""
-        master.set_members(state.members | wanted | self._unresolved)
+        before, self._unresolved = self._unresolved, self._unresolved | wanted
+        master.set_members(state.members | self._unresolved)
         header = AlterSyncStateSetHeader(
             broker_name=self._cell.value.broker_name,
             master_broker_id=self.member_id,
@@ -385,13 +391,12 @@ class Membership:
         except Refusal as exc:
             log.info("the sync-state set stays %s: %s", sorted(state.members), exc.remark)
             if self.state is not None and self.state.version == state.version:
-                master.set_members(state.members | self._unresolved)
+                self._unresolved = before
+                master.set_members(state.members | before)
             return
         except BolideError as exc:
             # The outcome is unknown: who may have been added counts until a newer state is seen.
             log.debug("the sync-state set is not changed yet: %s", exc)
-            if self.state is not None and self.state.version == state.version:
-                self._unresolved |= wanted
             return
         epoch = AlterSyncStateSetReply.from_fields(answer.fields).new_sync_state_set_epoch
         log.info("the sync-state set is %s", sorted(wanted))

@@ -35,6 +35,8 @@ class Caller(Protocol):
         accept: Collection[int] = (),
     ) -> Frame: ...
 
+    def broker_failed(self, address: str, topic: str) -> None: ...
+
 
 async def call_leader(
     caller: Caller,
@@ -47,6 +49,8 @@ async def call_leader(
 ) -> Frame:
     """Call the master of a queue; if another broker leads the queue now, call that one.
 
+    A master that does not answer is suspected.
+
     Raises:
         BrokerUnknown: the route does not contain the broker.
         RemotingError, Refusal: as in `RemotingClient.call`.
@@ -55,6 +59,9 @@ async def call_leader(
     address = await routes.require_master_of(queue)
     try:
         return await caller.call(address, code, header, within=within, accept=accept)
+    except RemotingError:
+        caller.broker_failed(address, queue.topic)
+        raise
     except NotLeaderForQueue:
         await routes.refresh(queue.topic)
         again = await routes.require_master_of(queue)

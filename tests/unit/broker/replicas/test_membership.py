@@ -239,6 +239,20 @@ async def test_a_broker_takes_the_role_of_the_newest_state(tmp_path: Path) -> No
 
 
 @on_loop
+async def test_a_master_that_a_controller_has_not_heard_of_yet_is_learned_later(
+    tmp_path: Path,
+) -> None:
+    async with joined(tmp_path) as bench:
+        bench.membership.observe(state(1, master=None))
+        await until(lambda: len(bench.roles) == 1)
+        bench.membership.observe(state(1, master=1))
+        await until(lambda: len(bench.roles) == 2)
+        bench.membership.observe(state(1, master=None))  # of another controller
+        await asyncio.sleep(0.05)
+        assert [role.master_address for role in bench.roles] == [None, "10.0.0.9:1"]
+
+
+@on_loop
 async def test_a_member_asks_for_an_election_where_there_is_no_master(tmp_path: Path) -> None:
     async with joined(tmp_path) as bench:
         bench.controllers.beats = [Beat(state(master=None, epoch=0), 0.0, 0.01, is_leader=True)]
@@ -368,6 +382,44 @@ async def test_until_the_controller_answers_both_sets_count(tmp_path: Path) -> N
 
         bench.membership.observe(state(OWN, set_epoch=5))
         await until(lambda: bench.master.members[-1] == {OWN})
+
+
+@on_loop
+async def test_who_may_have_been_added_counts_while_the_role_is_being_taken(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.identity.confirm(OWN)
+    is_ready, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def take_role(role: Role) -> None:
+        bench.roles.append(role)  # slaves can connect already
+        await is_ready.wait()
+
+    async def call(code: RequestCode, *rest: Any, **more: Any) -> Frame:
+        if code != Code.CONTROLLER_ALTER_SYNC_STATE_SET:
+            return await answered(code, *rest, **more)
+        bench.controllers.calls.append((code, rest[0], more["body"]))
+        await may_answer.wait()
+        raise NoLeader("applied, but the answer was lost")
+
+    answered = bench.controllers.call
+    bench.membership._take_role = take_role
+    bench.controllers.call = call  # type: ignore[method-assign]
+    task = asyncio.create_task(bench.membership.run())
+    try:
+        await until(lambda: bench.controllers.sent(Code.CONTROLLER_REGISTER_BROKER))
+        bench.membership.observe(state(OWN))
+        bench.master.acked = {1: 100}
+        await until(bench.controllers.wanted_sets)
+        count = len(bench.master.members)
+        is_ready.set()
+        await until(lambda: len(bench.master.members) > count)
+        assert bench.master.members[-1] == {OWN, 1}
+        may_answer.set()
+        await asyncio.sleep(0.05)
+        assert bench.master.members[-1] == {OWN, 1}
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @on_loop

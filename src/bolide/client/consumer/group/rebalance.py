@@ -19,6 +19,7 @@ from bolide.protocol.bodies.consumers import ConsumerIds
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.clients import ConsumerGroupHeader
 from bolide.protocol.refusals import ServerError
+from bolide.remoting.errors import RemotingError
 
 log = logging.getLogger("bolide.client.consuming.rebalance")  # documented in docs/how-to/logging.md
 
@@ -218,6 +219,8 @@ class Rebalancer:
                 return address, []  # the broker does not know the group yet
             except BolideError as exc:
                 failure = exc
+                if isinstance(exc, RemotingError):
+                    instance.broker_failed(address, topic)
         raise failure
 
     async def _apply(

@@ -116,7 +116,9 @@ async def test_a_slave_keeps_the_offsets_until_the_master_is_back() -> None:
         assert await it.offsets.read(QUEUE) == 5
         await it.offsets.write({QUEUE: 8}, wait=True)
         assert (it.master.committed, it.slave.committed) == (None, 8)
+        assert it.master.address in it.instance.suspects
         await it.restart_master()
+        await until(lambda: not it.instance.suspects)
         await it.offsets.write({QUEUE: 9}, wait=True)
         assert (it.master.committed, it.slave.committed) == (9, 8)
 
