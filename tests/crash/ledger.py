@@ -13,7 +13,7 @@ from tests.crash.letters import Name, name_of, was_sent, was_torn
 
 
 def small_config(root: Path, mode: FlushMode = FlushMode.ASYNC, **changes: object) -> StoreConfig:
-    """Files so small that a few messages fill them."""
+    """Files so small that a few messages fill them, on a disk that is never too full."""
     values: dict[str, object] = {
         "root": root,
         "flush_mode": mode,
@@ -21,6 +21,9 @@ def small_config(root: Path, mode: FlushMode = FlushMode.ASYNC, **changes: objec
         "consume_queue_file_size": 40 * 20,
         "max_hash_slots": 50,
         "max_index_entries": 300,
+        "disk_warning_ratio": 1.0,
+        "disk_clean_forcibly_ratio": 1.0,
+        "disk_max_used_ratio": 1.0,
     }
     return StoreConfig(**(values | changes))  # type: ignore[arg-type]
 

@@ -32,6 +32,14 @@ def bolide_namesrv(
         yield Server(process, port, directory)
 
 
+_SMALL_FILES = {
+    "mappedFileSizeCommitLog": 64 * 1024 * 1024,
+    "maxHashSlotNum": 100_000,
+    "maxIndexNum": 400_000,
+}
+"""Many brokers of a run are there at once; with the defaults each allocates 1.4 GiB."""
+
+
 @contextmanager
 def bolide_broker(
     directory: Path, namesrv_address: str, *arguments: str, **properties: object
@@ -44,6 +52,7 @@ def bolide_broker(
         "storePathRootDir": directory / "store",
         "brokerName": "broker-a",
         "brokerIP1": "127.0.0.1",
+        **_SMALL_FILES,
         **properties,
     }
     file = directory / "broker.conf"
