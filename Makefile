@@ -22,6 +22,8 @@ MINUTES ?= 1
 TARGET ?=
 # For chaos: options of `bolide chaos run`, such as CHAOS="--mode controller --rounds 200 --seed 7".
 CHAOS ?= --minutes 30
+# For chaos-compare: options such as CHAOS_COMPARE="--rounds 20 --seed 2028".
+CHAOS_COMPARE ?=
 # For bench-failover: options such as FAILOVER="--rounds 20 --fault kill pause".
 FAILOVER ?= --rounds 5 --fault kill pause
 FILES := src tests benchmarks docs examples
@@ -29,7 +31,7 @@ COMPILED := src/bolide/kernel src/bolide/broker/fast_path
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard $(COMPILED:%=%/*.p[xy][xd]))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long fuzz lint fmt bench bench-store bench-compare bench-access bench-replicas bench-smoke bench-spark bench-failover chaos docs clean
+.PHONY: help run test test-long fuzz lint fmt bench bench-store bench-compare bench-access bench-replicas bench-smoke bench-spark bench-failover chaos-compare chaos docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -97,6 +99,10 @@ bench-smoke: $(VENV)/test.stamp  ## has a message become dearer? A minute or two
 
 bench-spark: $(VENV)/test.stamp  ## rows per second through Spark; into docs/benchmarks.md
 	@$(BIN)/python -m benchmarks.spark --into docs/benchmarks.md
+
+chaos-compare: $(VENV)/test.stamp  ## the same faults for our controller mode and Apache's; into docs/fault-report.md
+	@$(BIN)/python -m tests.interop.apache
+	@$(BIN)/python -m benchmarks.chaos $(CHAOS_COMPARE) --into docs/fault-report.md
 
 chaos: $(VENV)/run.stamp  ## faults under load for CHAOS="--minutes 30 …"; the report is .cache/chaos/report.md
 	@$(BIN)/bolide chaos run $(CHAOS) --report .cache/chaos/report.md

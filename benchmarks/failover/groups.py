@@ -48,12 +48,16 @@ class Group(Protocol):
 
 
 class ApacheGroup:
-    """A NameServer with a controller and two brokers; they keep ports and stores at restarts."""
+    """A NameServer with a controller and brokers, which keep ports and stores at restarts."""
 
-    def __init__(self, bench: Bench, directory: Path) -> None:
+    def __init__(
+        self, bench: Bench, directory: Path, members: int = 2, **settings: str | int | bool
+    ) -> None:
         self._bench = bench
         self._directory = directory
-        self._ports = {name: free_port(BROKER_NEIGHBOURS) for name in ("broker-0", "broker-1")}
+        self._settings = settings
+        names = [f"broker-{number}" for number in range(members)]
+        self._ports = {name: free_port(BROKER_NEIGHBOURS) for name in names}
         self._servers: dict[str, Server] = {}
         controller = free_port()
         self._controller = f"127.0.0.1:{controller}"
@@ -85,7 +89,7 @@ class ApacheGroup:
             brokerName=GROUP, listenPort=self._ports[member], haListenPort=0,
             storePathRootDir=str(store), storePathCommitLog=str(store / "commitlog"),
             enableControllerMode=True, controllerAddr=self._controller,
-            allAckInSyncStateSet=True, **_DEFAULTS_OF_APACHE,
+            allAckInSyncStateSet=True, **_DEFAULTS_OF_APACHE, **self._settings,
         )  # fmt: skip
 
     async def kill(self, member: str) -> None:

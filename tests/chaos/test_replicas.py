@@ -8,6 +8,7 @@ import pytest
 
 from bolide.chaos.failover import FailoverOptions, measure_failover
 from bolide.chaos.history import Kind
+from bolide.chaos.loss import LossOptions, measure_loss
 from bolide.chaos.run import RunOptions, run_rounds
 from bolide.chaos.target import LocalTarget
 from bolide.cluster.network import why_no_namespaces
@@ -23,7 +24,7 @@ PORTS = (10, 20, 200, 210, 220, 300, 310, 320, *range(1033, 1037), *range(1133, 
 
 @asynccontextmanager
 async def cluster(
-    directory: Path, *, replicas: int, controllers: int
+    directory: Path, *, replicas: int, controllers: int, asynchronous: bool = False
 ) -> AsyncIterator[LocalTarget]:
     target = LocalTarget(
         ClusterOptions(
@@ -31,6 +32,7 @@ async def cluster(
             replicas=replicas,
             namesrvs=max(controllers, 1),
             controllers=controllers,
+            asynchronous=asynchronous,
             data=directory,
             base_port=free_port(PORTS),
             network="proxy" if why_no_namespaces() else "namespaces",
@@ -69,6 +71,17 @@ async def test_a_master_that_fails_is_replaced_and_acknowledges_nothing_more(
 
     assert result.is_good
     assert result.late_acknowledgements == 0
+
+
+@pytest.mark.timeout(300)
+@on_loop
+async def test_an_asynchronous_master_is_ahead_of_its_slave_by_little(tmp_path: Path) -> None:
+    options = LossOptions(rounds=1, load=1.0)
+    async with cluster(tmp_path, replicas=2, controllers=0, asynchronous=True) as target:
+        (found,) = (await measure_loss(target, options, print)).rounds
+
+    assert found.acknowledged > 100
+    assert found.lost < found.acknowledged / 2
 
 
 @pytest.mark.timeout(300)

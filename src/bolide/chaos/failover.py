@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from bolide.admin import AdminClient
 from bolide.chaos.report import Circumstances, table_lines
-from bolide.chaos.target import Target
+from bolide.chaos.target import READY_WITHIN, Target, create_topic, until_whole
 from bolide.client.producer.producer import Producer
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message import Message
@@ -32,11 +31,9 @@ log = logging.getLogger(__name__)
 
 FAULTS = ("kill", "pause", "cut")
 _TOPIC = "chaos-failover"
-_CLUSTER = "DefaultCluster"
 _PROBE_EVERY = 0.02
 _PROBE_WITHIN = 0.5
 _SEND_TIMEOUT = 1.0
-_READY_WITHIN = 60.0
 
 Emit = Callable[[str], None]
 
@@ -124,9 +121,9 @@ async def measure_failover(target: Target, options: FailoverOptions, emit: Emit)
     if options.fault == "cut" and not target.can_cut:
         raise ConfigError("--fault cut: this cluster cannot have it")
     result = FailoverResult(options.fault)
-    await _create_topic(target)
+    await create_topic(target, _TOPIC, queues=4)
     for number in range(1, options.rounds + 1):
-        old = await _until_whole(target)
+        old = await until_whole(target)
         await asyncio.sleep(options.settle)
         found = await _Round(target, options, old).run()
         result.rounds.append(found)
@@ -169,7 +166,7 @@ class _Round:
                 )
             )  # fmt: skip
             await stack.enter_async_context(_running(self._send(producer)))
-            await self._until(lambda: bool(self._client_acks), _READY_WITHIN)
+            await self._until(lambda: bool(self._client_acks), READY_WITHIN)
             began = time.monotonic()
             async with self._fault():
                 for member in self._members:
@@ -268,39 +265,6 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-async def _create_topic(target: Target) -> None:
-    async with AdminClient(target.name_servers) as admin:
-        deadline = time.monotonic() + _READY_WITHIN
-        while True:
-            try:
-                await admin.topics.create(_TOPIC, _CLUSTER, queues=4)
-            except BolideError:
-                if time.monotonic() > deadline:
-                    raise
-                await asyncio.sleep(0.2)
-            else:
-                return
-
-
-async def _until_whole(target: Target) -> str:
-    """Wait until the group has a master with all others in sync; returns the master.
-
-    Raises:
-        BolideError: that did not happen in time.
-    """
-    slaves = len(target.members("broker")) - 1
-    deadline = time.monotonic() + _READY_WITHIN
-    async with AdminClient(target.name_servers) as admin:
-        while time.monotonic() < deadline:
-            for master in (await target.masters()).values():
-                with suppress(BolideError):
-                    status = await admin.brokers.ha_status(target.address_of(master))
-                    if status.in_sync_slave_nums >= slaves:
-                        return master
-            await asyncio.sleep(0.1)
-    raise BolideError(f"the slaves were not in sync within {_READY_WITHIN:g} s")
 
 
 def _spread(seconds: list[float]) -> str:

@@ -80,13 +80,13 @@ def run_report(result: RunResult, where: Circumstances, picture: str) -> str:
     verdict = result.verdict
     faults = result.history.faults
     lines = ["# Fault bench", "", *where.lines(), ""]
-    lines += [f"{len(faults)} rounds in {result.seconds:.0f} s. {_sentence(result)}", ""]
+    lines += [f"{len(faults)} rounds in {result.seconds:.0f} s. {sentence(result)}", ""]
     if verdict.violations:
         lines += ["## Broken promises", ""]
         lines += [f"- {each}" for each in verdict.violations] + [""]
-    lines += ["## Messages", "", *_kinds_table(list(verdict.kinds.values())), ""]
+    lines += ["## Messages", "", *kinds_table(list(verdict.kinds.values())), ""]
     lines += [_MEANING.format(OUTAGE), ""]
-    lines += ["## Faults", "", *_nemesis_table(faults), ""]
+    lines += ["## Faults", "", *nemesis_table(faults), ""]
     changes = failovers(result.history.masters)
     lines += [f"{len(changes)} changes of a master were seen.", ""]
     lines += ["## Timeline", "", f"![Timeline of the run]({picture})", ""]
@@ -104,7 +104,7 @@ def write_report(result: RunResult, where: Circumstances, file: Path) -> None:
     file.write_text(run_report(result, where, picture.name), encoding="utf-8")
 
 
-def _sentence(result: RunResult) -> str:
+def sentence(result: RunResult) -> str:
     verdict = result.verdict
     acknowledged = sum(each.acknowledged for each in verdict.kinds.values())
     allowed = " (this mode allows it)" if verdict.is_loss_allowed and verdict.lost else ""
@@ -112,7 +112,7 @@ def _sentence(result: RunResult) -> str:
     return text + (" All promises were kept." if verdict.is_good else " **Promises were broken.**")
 
 
-def _kinds_table(kinds: Sequence[KindResult]) -> list[str]:
+def kinds_table(kinds: Sequence[KindResult]) -> list[str]:
     titles = (
         "Kind", "Sent", "Acknowledged", "Weak", "Unknown", "Rolled back", "Delivered", "Lost",
         "Never sent", "Out of order", "Stored twice", "Early", "Copies", "Redelivered",
@@ -130,7 +130,7 @@ def _kinds_table(kinds: Sequence[KindResult]) -> list[str]:
     return table_lines(titles, rows)
 
 
-def _nemesis_table(faults: Sequence[Fault]) -> list[str]:
+def nemesis_table(faults: Sequence[Fault]) -> list[str]:
     by_name: dict[str, list[Fault]] = {}
     for fault in faults:
         name = "several" if "+" in fault.nemesis else fault.nemesis

@@ -5,6 +5,7 @@ RocketMQ's processes, needs a class with the same methods.
 """
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,9 @@ from bolide.cluster.plan import ClusterOptions, ClusterPlan, Role
 from bolide.errors import BolideError
 
 _ASK_WITHIN = 1.0
+_CLUSTER = "DefaultCluster"
+READY_WITHIN = 60.0
+"""Seconds for which the bench waits for a cluster."""
 
 
 class Target(Protocol):
@@ -138,6 +142,10 @@ class LocalTarget:
     async def cut(self, member: str, others: Iterable[str], direction: str) -> None:
         await self.cluster.cut(member, others, direction)
 
+    async def unplug(self, member: str) -> None:
+        """Cut a member off from everybody, at one moment."""
+        await self.cluster.unplug(member)
+
     async def slow(self, member: str, delay: float, rate: float) -> None:
         await self.cluster.slow(member, delay, rate)
 
@@ -159,3 +167,37 @@ async def registered_masters(name_servers: str) -> dict[str, str]:
                 if 0 in route.broker_addrs
             }
     return {}
+
+
+async def create_topic(target: Target, topic: str, queues: int) -> None:
+    """Create a topic on every master; raises the error of the last try if it takes too long."""
+    async with AdminClient(target.name_servers) as admin:
+        deadline = time.monotonic() + READY_WITHIN
+        while True:
+            try:
+                await admin.topics.create(topic, _CLUSTER, queues=queues)
+            except BolideError:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.2)
+            else:
+                return
+
+
+async def until_whole(target: Target) -> str:
+    """Wait until the group has a master with all others in sync; returns the master.
+
+    Raises:
+        BolideError: that did not happen in time.
+    """
+    slaves = len(target.members("broker")) - 1
+    deadline = time.monotonic() + READY_WITHIN
+    async with AdminClient(target.name_servers) as admin:
+        while time.monotonic() < deadline:
+            for master in (await target.masters()).values():
+                with suppress(BolideError):
+                    status = await admin.brokers.ha_status(target.address_of(master))
+                    if status.in_sync_slave_nums >= slaves:
+                        return master
+            await asyncio.sleep(0.1)
+    raise BolideError(f"the slaves were not in sync within {READY_WITHIN:g} s")

@@ -1,4 +1,4 @@
-"""`bolide chaos run|failover`: faults under load against a local cluster, and what came of them."""
+"""`bolide chaos run|failover|loss`: faults under load against a local cluster."""
 
 import asyncio
 import shutil
@@ -178,6 +178,37 @@ def failover(
         work.is_good = result.is_good
     if not work.is_good:
         raise typer.Exit(FAILED)
+
+
+def loss(
+    settings: SettingWords = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Losses of the master.")] = 20,
+    senders: Annotated[int, typer.Option(min=1, help="Senders, each with one send at once.")] = 16,
+    size: Annotated[int, typer.Option(min=1, help="Bytes of a message.")] = 1024,
+    network: NetworkKind = _NETWORK,
+    report: Report = None,
+    data: Data = None,
+    base_port: BasePort = _BASE_PORT,
+    keep: Keep = False,
+) -> None:
+    """Measure what an ASYNC_MASTER has acknowledged and its slave lacks when its machine is lost.
+
+    The links of the master are cut at one moment under load, and it is killed.
+    """
+    from bolide.chaos.loss import LossOptions, measure_loss  # noqa: PLC0415
+
+    with ExitOnError(OSError), _directory(data, keep=keep) as work:
+        shape = _shape("async", None, None, None, None)
+        cluster = _cluster(shape, "async", network, base_port, parse_settings(settings), work.path)
+        options = LossOptions(rounds=rounds, senders=senders, size=size)
+        result = _with_cluster(cluster, lambda target: measure_loss(target, options, _emit))
+        load = {"Load": f"{senders} senders, messages of {size} bytes"}
+        page = result.report(_circumstances("async", cluster, load))
+        if report:
+            report.parent.mkdir(parents=True, exist_ok=True)
+            report.write_text(page, encoding="utf-8")
+        print(result.summary() if report else page)
+        work.is_good = True
 
 
 @dataclass(slots=True)

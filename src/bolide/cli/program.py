@@ -143,9 +143,9 @@ class ChaosGroup(LazyGroup):
     """`bolide chaos` alone, or with options only, is `bolide chaos run`."""
 
     def load(self) -> dict[str, Any]:
-        from bolide.cli.chaos import failover, run  # noqa: PLC0415
+        from bolide.cli.chaos import failover, loss, run  # noqa: PLC0415
 
-        return commands_of(run, failover)
+        return commands_of(run, failover, loss)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         is_command = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)

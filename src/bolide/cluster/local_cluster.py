@@ -58,6 +58,7 @@ class LocalCluster:
         self._launch = launch or Launch()
         self._cuts: set[tuple[str, str]] = set()
         self._slow: set[str] = set()
+        self._unplugged: set[str] = set()
         names = ClusterPlan.names(options)
         self.network: Network = make_network(options.network, names, self._pids)
         self.plan = ClusterPlan.of(options, self.network.addresses())
@@ -154,6 +155,12 @@ class LocalCluster:
             await self.network.cut(*flow)
             self._cuts.add(flow)
 
+    async def unplug(self, name: str) -> None:
+        """Cut a member off from all others and the clients, at one moment."""
+        self.plan.require(name)
+        await self.network.unplug(name)
+        self._unplugged.add(name)
+
     async def heal(self, name: str | None = None) -> None:
         """Undo all cuts and slow links of a member, or of all members."""
         for flow in sorted(self._cuts):
@@ -164,6 +171,10 @@ class LocalCluster:
             if name in {None, each}:
                 await self.network.quicken(each)
                 self._slow.discard(each)
+        for each in sorted(self._unplugged):
+            if name in {None, each}:
+                await self.network.plug(each)
+                self._unplugged.discard(each)
 
     async def slow(self, name: str, delay: float, rate: float = 0.0) -> None:
         """Make all links of a member slow.
@@ -204,7 +215,7 @@ class LocalCluster:
             state = "dead"
         elif process.is_paused:
             state = "paused"
-        elif cut_from:
+        elif cut_from or member.name in self._unplugged:
             state = "cut"
         else:
             state = "slow" if member.name in self._slow else "alive"

@@ -59,6 +59,12 @@ class Network(Protocol):
     async def quicken(self, name: str) -> None:
         """Undo `slow`."""
 
+    async def unplug(self, name: str) -> None:
+        """Cut a member off from everybody at one moment, as a loss of its machine does."""
+
+    async def plug(self, name: str) -> None:
+        """Undo `unplug`."""
+
 
 def make_network(
     kind: str, names: Sequence[str], processes: Callable[[], Mapping[str, Iterable[int]]]
@@ -112,6 +118,12 @@ class PlainNetwork:
         pass
 
     async def quicken(self, name: str) -> None:
+        pass
+
+    async def unplug(self, name: str) -> None:
+        raise ConfigError(f"unplug {name}: start the cluster with --network proxy")
+
+    async def plug(self, name: str) -> None:
         pass
 
 
@@ -171,6 +183,16 @@ class ProxyNetwork:
         for other in self._others(name):
             self._flows.slow(name, other, 0.0)
             self._flows.slow(other, name, 0.0)
+
+    async def unplug(self, name: str) -> None:
+        for other in self._others(name):
+            self._flows.cut(name, other)
+            self._flows.cut(other, name)
+
+    async def plug(self, name: str) -> None:
+        for other in self._others(name):
+            self._flows.heal(name, other)
+            self._flows.heal(other, name)
 
     def _others(self, name: str) -> list[str]:
         return [each for each in (*self._names, CLIENTS) if each != name]
@@ -285,6 +307,15 @@ class NamespaceNetwork:
         host = self._hosts[name]
         await _try("tc", "qdisc", "del", "dev", host.outer, "root")
         await _try("tc", "-n", host.namespace, "qdisc", "del", "dev", "eth0", "root")
+
+    async def unplug(self, name: str) -> None:
+        await _run("ip", "-n", self._hosts[name].namespace, "link", "set", "eth0", "down")
+
+    async def plug(self, name: str) -> None:
+        await _run("ip", "-n", self._hosts[name].namespace, "link", "set", "eth0", "up")
+        for target in (*self._names, CLIENTS):  # forgotten with the link
+            if target != name:
+                await self.heal(name, target)
 
 
 def why_no_namespaces() -> str:

@@ -106,6 +106,21 @@ async def test_a_cut_between_two_members_leaves_the_clients_alone(
 
 @networks
 @on_loop
+async def test_a_member_without_its_cable_is_alone_until_it_is_plugged_in(
+    tmp_path: Path, network: str
+) -> None:
+    async with LocalCluster(options(tmp_path, network)) as cluster:
+        await cluster.unplug("broker-a-0")
+
+        assert states(cluster)["broker-a-0"] == "cut"
+        assert not await sends(cluster, 1.0)
+        await cluster.heal("broker-a-0")
+        assert states(cluster)["broker-a-0"] == "alive"
+        assert await sends(cluster, 10.0)
+
+
+@networks
+@on_loop
 async def test_a_slow_link_is_slow(tmp_path: Path, network: str) -> None:
     async with LocalCluster(options(tmp_path, network)) as cluster:
         await cluster.slow("broker-a-0", delay=0.05, rate=64 * 1024)
