@@ -5,13 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SUITE := $(BIN)/python -m pytest -q -rs -m "not long"
-# Four runs side by side: most of the suite waits, for Java, Spark, timers and other processes.
-SHARES := interop spark clusters rest
+# Four runs side by side: most of the suite waits, for Java, Spark, timers and other processes. The
+# unit tests begin when the first of them is over.
+SHARES := interop spark clusters rest units
 interop := tests/interop --ignore=tests/interop/matrix
 spark := tests/spark tests/interop/matrix tests/crash
 clusters := tests/chaos tests/unit/cluster $(patsubst %,tests/integration/test_%.py,cluster_commands conf_samples \
 	controller elected_masters replicas acting_master examples broker_workers failover several_servers)
-rest := tests $(addprefix --ignore=,tests/interop tests/spark tests/crash $(clusters))
+units := tests/unit tests/model tests/contract tests/golden --ignore=tests/unit/cluster
+rest := tests $(addprefix --ignore=,tests/interop tests/spark tests/crash $(filter-out --%,$(units)) $(clusters))
 # Options for bench-compare, such as COMPARE="--resume --context" or COMPARE="--baseline ../old".
 COMPARE ?=
 # A comparison with another checkout needs no Java and writes no page.
