@@ -54,6 +54,8 @@ log = logging.getLogger(__name__)
 _FIRST_INTERVAL = 0.3
 _RETRY_DELAY = 0.5
 _SET_CHECK_INTERVAL = 0.25
+_TRIES_TO_LEAD = 3
+"""Failures to become master after which the controller is to choose another member."""
 _GONE_AFTER = 1.0
 """Seconds without a connection after which a slave leaves the sync-state set."""
 
@@ -100,6 +102,8 @@ class Membership:
         """Emitted when the lease of a master is lost or regained."""
         self._had_lease = False
         self._interval = _FIRST_INTERVAL
+        self._failed_roles = 0
+        """Failures in a row to become what the controller has decided."""
         self._unresolved: frozenset[int] = frozenset()
         """Additions to the set that the controller may have applied and has not answered."""
         self._gone_since: dict[int, float] = {}
@@ -196,7 +200,7 @@ class Membership:
         under_way: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
-                for address in self._controllers.known():
+                for address in () if self._cannot_lead else self._controllers.known():
                     if address not in under_way or under_way[address].done():
                         under_way[address] = asyncio.create_task(self._send_heartbeat(address))
                 await asyncio.sleep(self._interval)
@@ -216,6 +220,15 @@ class Membership:
                     await self._ask_for_election()
         except Exception:  # the next heartbeat follows, whatever this controller answers
             log.exception("the answer of controller %s to a heartbeat cannot be used", address)
+
+    @property
+    def _cannot_lead(self) -> bool:
+        """Whether this broker was elected and does not become master, as on a full disk.
+
+        It is silent then, so that the controller takes it for dead; it goes on trying.
+        """
+        is_elected = self.state is not None and self.state.master_id == self.member_id
+        return is_elected and self._failed_roles >= _TRIES_TO_LEAD
 
     def _heartbeat(self) -> BrokerHeartbeatHeader:
         config, last = self._cell.value, self._epochs.last
@@ -296,10 +309,11 @@ class Membership:
                     await self._take_role(self._role_in(state))
                 except Exception:
                     log.exception("cannot become %s; trying again", self._role_in(state))
+                    self._failed_roles += 1
                     self._changed.set()
                     await asyncio.sleep(_RETRY_DELAY)
                     continue
-                taken = wanted
+                taken, self._failed_roles = wanted, 0
             master = self._replication()
             if master is not None and state.master_id == self.member_id:
                 master.set_members(self.state.members | self._unresolved)

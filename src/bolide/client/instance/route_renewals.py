@@ -1,7 +1,8 @@
 """Route queries out of turn, after a failure that a changed route may explain.
 
 The periodic refresh of routes is too slow to notice a failover. Callers that wait for a route share
-one query for each topic, and queries that change nothing are spaced by 20 to 200 ms.
+one query for each topic, and queries that change nothing are spaced by 20 to 200 ms, after some
+seconds without a change by up to two seconds.
 """
 
 import asyncio
@@ -17,6 +18,9 @@ from bolide.remoting.tasks import SingleFlight
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.2
+_FAILOVER_TIME = 10.0
+"""Seconds in which a failover is over; after them queries become rarer still."""
+_LONGEST_PAUSE_LATER = 2.0
 _CALM = 1.0
 """Seconds without a query after which the next one is made at once."""
 
@@ -24,6 +28,8 @@ _CALM = 1.0
 @dataclass(slots=True)
 class _Backoff:
     last: float
+    began: float
+    """When the first of the queries in a row that changed nothing was made."""
     pause: float = 0.0
 
 
@@ -77,9 +83,9 @@ class RouteRenewals:
         now = asyncio.get_running_loop().time
         if topic not in self._backoffs:
             self._forget_calm(now())
-        backoff = self._backoffs.setdefault(topic, _Backoff(now() - _CALM))
-        if now() - backoff.last >= _CALM:
-            backoff.pause = 0.0
+        backoff = self._backoffs.setdefault(topic, _Backoff(now() - _CALM, now()))
+        if now() - backoff.last >= max(_CALM, 2 * backoff.pause):
+            backoff.pause, backoff.began = 0.0, now()
         due = backoff.last + self._jitter(backoff.pause / 2, backoff.pause)
         await asyncio.sleep(max(due - now(), 0))
         try:
@@ -88,11 +94,17 @@ class RouteRenewals:
             log.debug("the route of %s cannot be renewed: %s", topic, exc)
             changed = False
         backoff.last = now()
-        backoff.pause = 0.0 if changed else min(max(2 * backoff.pause, FIRST_PAUSE), LONGEST_PAUSE)
+        if changed:
+            backoff.pause, backoff.began = 0.0, backoff.last
+        else:
+            is_early = backoff.last - backoff.began < _FAILOVER_TIME
+            longest = LONGEST_PAUSE if is_early else _LONGEST_PAUSE_LATER
+            backoff.pause = min(max(2 * backoff.pause, FIRST_PAUSE), longest)
         return changed
 
     def _forget_calm(self, now: float) -> None:
-        for topic in [t for t, each in self._backoffs.items() if now - each.last >= _CALM]:
+        forgotten = _CALM + _LONGEST_PAUSE_LATER
+        for topic in [t for t, each in self._backoffs.items() if now - each.last >= forgotten]:
             del self._backoffs[topic]
 
 

@@ -253,6 +253,37 @@ async def test_a_master_that_a_controller_has_not_heard_of_yet_is_learned_later(
 
 
 @on_loop
+async def test_a_broker_that_cannot_become_master_is_silent_until_it_can(tmp_path: Path) -> None:
+    async with joined(tmp_path) as bench:
+        is_failing = True
+
+        async def take_role(role: Role) -> None:
+            if is_failing:
+                raise OSError("no space")
+            bench.roles.append(role)
+
+        heard: list[float] = []
+
+        async def heartbeat(address: str, header: Header) -> None:
+            heard.append(asyncio.get_running_loop().time())
+
+        bench.membership._take_role = take_role
+        bench.controllers.heartbeat = heartbeat  # type: ignore[method-assign]
+        bench.controllers.known = lambda: ["0"]  # type: ignore[method-assign]
+        await until(lambda: heard)
+        bench.membership.observe(state(OWN))
+        await until(lambda: bench.membership._cannot_lead)
+        await asyncio.sleep(0.02)
+        count = len(heard)
+        await asyncio.sleep(0.1)
+        assert len(heard) == count
+
+        is_failing = False
+        await until(lambda: len(heard) > count)
+        assert [role.is_master for role in bench.roles] == [True]
+
+
+@on_loop
 async def test_a_member_asks_for_an_election_where_there_is_no_master(tmp_path: Path) -> None:
     async with joined(tmp_path) as bench:
         bench.controllers.beats = [Beat(state(master=None, epoch=0), 0.0, 0.01, is_leader=True)]

@@ -1,10 +1,12 @@
 """Route queries after failures."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
 from bolide.client.errors import NoNameServer, WrongState
+from bolide.client.instance import route_renewals as module
 from bolide.client.instance.route_renewals import RouteRenewals
 from tests.support.aio import on_loop, until
 
@@ -49,6 +51,18 @@ async def test_queries_that_change_nothing_become_rarer() -> None:
     pauses = [b - a for a, b in zip(refresh.times, refresh.times[1:], strict=False)]
     for pause, least in zip(pauses, (0.02, 0.04, 0.08, 0.16, 0.2, 0.2), strict=True):
         assert least - 0.005 < pause
+    await renewals.close()
+
+
+@on_loop
+async def test_a_long_outage_costs_the_name_servers_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FAILOVER_TIME", 0.5)
+    refresh = Refresh()
+    renewals = RouteRenewals(refresh, longest)
+    for _ in range(10):
+        await renewals.renew("T")
+    pauses = [b - a for a, b in pairwise(refresh.times)]
+    assert pauses[-1] > 2 * module.LONGEST_PAUSE - 0.005
     await renewals.close()
 
 
