@@ -176,9 +176,9 @@ def test_a_damaged_journal_stops_the_start(tmp_path: Path) -> None:
 
 @on_loop
 async def test_the_raft_port_takes_no_strangers(tmp_path: Path) -> None:
-    with quorum(tmp_path, count=1) as controllers:
-        async with FakeBroker(1, [controllers[0].address]) as broker:
-            await broker.leader()
+    with quorum(tmp_path, count=2) as controllers:
+        async with FakeBroker(1, [each.address for each in controllers]) as broker:
+            leader = await broker.leader()
             host, port = controllers[0].address.split(":")
             for message in (["status"], ["add", "127.0.0.1:1"], "readonly", "127.0.0.1:1"):
                 reader, writer = await asyncio.open_connection(host, int(port) + RAFT_OFFSET)
@@ -186,7 +186,7 @@ async def test_the_raft_port_takes_no_strangers(tmp_path: Path) -> None:
                 writer.write(struct.pack("i", len(data)) + data)
                 assert await asyncio.wait_for(reader.read(), 5) == b""
                 writer.close()
-            assert await broker.leader() == controllers[0].address
+            assert await broker.leader() == leader
 
 
 @pytest.mark.long

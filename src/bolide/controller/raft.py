@@ -1,17 +1,10 @@
-"""One node of the Raft quorum: PySyncObj with a synced journal, warm connections and safe tails.
+"""One node of the Raft quorum: PySyncObj with a synced journal and hardened connections.
 
 The library runs in a thread of its own. Everything that it reports, applied entries and changes of
 its leader state, is passed to the event loop in the order of the log.
 
-Three things are added to the library; each one touches a private or undocumented part of it, which
-is why its version is pinned:
-
-- `_Transport` sends a small message on every connection each quarter of a second. The library
-  closes a connection on the first send after a silence and drops that message, which between
-  followers is the vote request.
-- `_Transport` drops entries that a follower already has before the library sees them. The library
-  cuts everything behind the first resent entry, and a crash would forget acknowledged entries.
-- `SyncedJournal` replaces the library's journal.
+`Transport` and `SyncedJournal` replace what the library has in their place. They touch private or
+undocumented parts of it, which is why its version is pinned.
 
 Followers forward no commands: only the node that leads proposes. Membership cannot be changed over
 the wire, and read-only nodes are refused.
@@ -20,7 +13,6 @@ the wire, and read-only nodes are refused.
 import asyncio
 import logging
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +27,6 @@ from pysyncobj import (
     replicated,
 )
 from pysyncobj import syncobj as library
-from pysyncobj.transport import TCPTransport
 
 from bolide.controller.journal import (
     SyncedJournal,
@@ -45,12 +36,12 @@ from bolide.controller.journal import (
     write_snapshot,
 )
 from bolide.controller.state import Machine, Outcome, Snapshot
+from bolide.controller.transport import PeerHosts, RaftPeer, Transport
 from bolide.errors import ConfigError
 from bolide.remoting.address import split_address
 
 log = logging.getLogger(__name__)
 
-_PING_PERIOD = 0.25
 _LEADER = 2  # of pysyncobj's _RAFT_STATE
 
 
@@ -103,26 +94,12 @@ class RaftNode:
             read_snapshot(self._snapshot)  # the library would go on without its state
         _probe(addresses.bind)
         conf = self._conf(addresses, journal, password)
-        create_journal, library.createJournal = library.createJournal, self._create_journal
+        self._hosts = PeerHosts({split_address(each)[0] for each in addresses.others})
         try:
-            self._node: Any = SyncObj(
-                _unbracketed(addresses.own),
-                [_unbracketed(each) for each in addresses.others],
-                conf=conf,
-                consumers=[self._replica],
-                transportClass=_Transport,
-            )
-        except ImportError as exc:
-            raise ConfigError(
-                "controllerRaftPassword needs the package cryptography: install bolide[controller]"
-            ) from exc
-        finally:
-            library.createJournal = create_journal
-        try:
-            self._node.waitBinded()
-        except SyncObjException as exc:
-            self._journal.close()
-            raise _cannot_bind(addresses.bind, "another program has it") from exc
+            self._start(addresses, conf)
+        except BaseException:
+            self._hosts.close()
+            raise
 
     @property
     def leads(self) -> bool:
@@ -148,10 +125,33 @@ class RaftNode:
     def close(self) -> None:
         """Stop the thread and close files and connections."""
         self._is_closing = True
+        self._hosts.close()
         if self._node.tick_thread_alive():
             self._node.destroy_synchronous()
         else:
             self._node._doDestroy()  # noqa: SLF001
+
+    def _start(self, addresses: RaftAddresses, conf: Any) -> None:
+        create_journal, library.createJournal = library.createJournal, self._create_journal
+        try:
+            self._node: Any = SyncObj(
+                _unbracketed(addresses.own),
+                [RaftPeer(_unbracketed(each), self._hosts) for each in addresses.others],
+                conf=conf,
+                consumers=[self._replica],
+                transportClass=Transport,
+            )
+        except ImportError as exc:
+            raise ConfigError(
+                "controllerRaftPassword needs the package cryptography: install bolide[controller]"
+            ) from exc
+        finally:
+            library.createJournal = create_journal
+        try:
+            self._node.waitBinded()
+        except SyncObjException as exc:
+            self._journal.close()
+            raise _cannot_bind(addresses.bind, "another program has it") from exc
 
     def _conf(self, addresses: RaftAddresses, journal: Path, password: str | None) -> Any:
         return SyncObjConf(
@@ -239,77 +239,6 @@ class _Replica(SyncObjConsumer):  # type: ignore[misc]  # the library has no typ
         outcome = self.machine.apply(entry)
         self._on_applied(outcome)
         return outcome
-
-
-class _Transport(TCPTransport):  # type: ignore[misc]
-    """Connections between nodes; see the module's description."""
-
-    _last_ping = 0.0
-
-    def send(self, node: Any, message: Any) -> bool:
-        if isinstance(message, dict) and message.get("type") == "apply_command":
-            return False
-        return bool(super().send(node, message))
-
-    def setOnMessageReceivedCallback(self, callback: Any) -> None:  # noqa: N802
-        if callback is None:
-            super().setOnMessageReceivedCallback(None)
-            return
-
-        def received(node: Any, message: Any) -> None:
-            if message.get("type") != "apply_command":
-                callback(node, self._without_known(message))
-
-        super().setOnMessageReceivedCallback(received)
-
-    def _onTick(self) -> None:  # noqa: N802
-        super()._onTick()
-        now = time.monotonic()
-        if now - self._last_ping > _PING_PERIOD:
-            self._last_ping = now
-            for node in list(self._nodes):
-                if self._syncObj.isNodeConnected(node):
-                    self.send(node, {"type": "ping"})
-
-    def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:  # noqa: N802
-        is_key = self._syncObj.encryptor and not conn.sendRandKey
-        if not is_key and not (isinstance(message, str) and message in self._nodeAddrToNode):
-            log.warning("refused a connection to the Raft port that no peer opened")
-            self._unknownConnections.discard(conn)
-            conn.disconnect()
-            return
-        super()._onIncomingMessageReceived(conn, message)
-
-    def _without_known(self, message: Any) -> Any:
-        """An append request without the entries that this node already has."""
-        before = message.get("prevLogIdx")
-        if message.get("type") != "append_entries" or before is None or "transmission" in message:
-            return message
-        journal = self._syncObj._SyncObj__raftLog  # noqa: SLF001
-        first, last = journal[0][1], journal[-1][1]
-        if (
-            not first <= before < last
-            or message["term"] < self._syncObj.raftCurrentTerm
-            or journal[before - first][2] != message["prevLogTerm"]
-        ):
-            return message
-        entries, known = message["entries"], 0
-        while (
-            known < len(entries)
-            and before < last
-            and journal[before + 1 - first][2] == entries[known][2]
-        ):
-            before += 1
-            known += 1
-        is_older = known == len(entries) and before < last
-        if is_older and journal[before + 1 - first][2] == message["term"]:
-            before = last  # the rest came from this leader too
-        return {
-            **message,
-            "prevLogIdx": before,
-            "prevLogTerm": journal[before - first][2],
-            "entries": entries[known:],
-        }
 
 
 def _unbracketed(address: str) -> str:

@@ -1,12 +1,10 @@
-"""One Raft node: what it says when it cannot start, and what followers do not cut."""
+"""One Raft node: what it says when it cannot start, passwords, names and snapshots."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pysyncobj import syncobj as library
 
-from bolide.controller.raft import _Transport
 from bolide.controller.server import Controller
 from bolide.errors import ConfigError
 from tests.support.aio import on_loop, until
@@ -81,47 +79,3 @@ async def test_a_controller_that_was_away_gets_a_snapshot(tmp_path: Path) -> Non
 def members(server: Controller) -> list[int]:
     group = server.view.groups.get("g")
     return [] if group is None else sorted(group.members)
-
-
-class FakeNode:
-    """What the transport sees of the library's object."""
-
-    raftCurrentTerm = 2  # noqa: N815
-    _SyncObj__raftLog = tuple((b"", index, 1 if index < 5 else 2) for index in range(3, 9))
-
-
-def shortened(before: int, term_before: int, entries: list[tuple[bytes, int, int]]) -> Any:
-    transport = _Transport.__new__(_Transport)
-    transport._syncObj = FakeNode()
-    message = {
-        "type": "append_entries", "term": 2, "commit_index": 1, "entries": entries,
-        "prevLogIdx": before, "prevLogTerm": term_before,
-    }  # fmt: skip
-    found = transport._without_known(message)
-    return found["prevLogIdx"], found["prevLogTerm"], found["entries"]
-
-
-def entry(index: int, term: int) -> tuple[bytes, int, int]:
-    return b"", index, term
-
-
-@pytest.mark.parametrize(
-    ("before", "term", "entries", "expected"),
-    [
-        (8, 2, [entry(9, 2)], (8, 2, [entry(9, 2)])),
-        (5, 2, [entry(6, 2), entry(7, 2)], (8, 2, [])),
-        (5, 2, [], (8, 2, [])),
-        (6, 2, [entry(7, 2), entry(8, 2), entry(9, 2)], (8, 2, [entry(9, 2)])),
-        (3, 1, [entry(4, 1), entry(5, 3)], (4, 1, [entry(5, 3)])),
-        (4, 9, [entry(5, 2)], (4, 9, [entry(5, 2)])),
-        (1, 1, [entry(2, 1)], (1, 1, [entry(2, 1)])),
-    ],
-    ids=["new", "resent", "heartbeat", "overlap", "conflict", "other term", "before the log"],
-)
-def test_entries_that_are_known_are_not_cut(
-    before: int,
-    term: int,
-    entries: list[tuple[bytes, int, int]],
-    expected: tuple[int, int, list[tuple[bytes, int, int]]],
-) -> None:
-    assert shortened(before, term, entries) == expected
