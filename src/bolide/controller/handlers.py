@@ -5,6 +5,7 @@ log: a leader that was replaced without noticing answers nothing.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from bolide.controller.state import (
     Register,
     Result,
 )
+from bolide.logs import ThrottledLog
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.controller import (
     ElectedMaster,
@@ -56,8 +58,10 @@ from bolide.protocol.headers.controller import (
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
 from bolide.protocol.refusals import NoPermission, Refusal, refusal_for
 from bolide.remoting.address import host_of
-from bolide.remoting.connection import Connection
-from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
+from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.remoting.host_names import HostNames, plain_host
+
+log = logging.getLogger(__name__)
 
 _SHORT_BODY = 64 * 1024
 _CONFIRMED = 1.0
@@ -65,32 +69,59 @@ _CONFIRMED = 1.0
 
 
 class OwnBrokers:
-    """Keeps a peer without a verified identity from speaking for the brokers of other hosts."""
+    """Keeps a peer without a verified identity from speaking for the brokers of other hosts.
+
+    A broker belongs to the host of its registered address, and to the one from which it registered
+    last, which differ behind NAT. Several brokers may be on one host.
+    """
 
     def __init__(
-        self, access: Access, config: ConfigCell[ControllerConfig], live: LiveTable
+        self, access: Access, config: ConfigCell[ControllerConfig], view: View, live: LiveTable
     ) -> None:
         self._access = access
         self._config = config
+        self._view = view
         self._live = live
+        self._names = HostNames()
+        self._refusals = ThrottledLog(log)
 
-    def require(self, request: Request[Any], group: str, broker: int) -> None:
-        """Raises NoPermission if the broker sends its heartbeats from another host."""
-        found = self._live.find(group, broker)
-        peer = request.connection.peer
-        if found is None or self._is_trusted(peer):
+    async def require(self, request: Request[Any], name: str, broker: int) -> None:
+        """Raises NoPermission if the broker is known, and is one of another host."""
+        group, peer = self._view.groups.get(name), request.connection.peer
+        member = None if group is None else group.members.get(broker)
+        if member is None or self._is_trusted(peer):
             return
-        other = found.connection
-        if (
-            isinstance(other, Connection)
-            and not other.is_closed
-            and host_of(other.peer) != host_of(peer)
-        ):
+        host, own = plain_host(host_of(peer)), host_of(member.address)
+        if host in (member.host, own) or host in await self._names.addresses(own):
+            return
+        # RocketMQ's brokers read no answer to a heartbeat.
+        self._refusals.warning((name, broker), "refused %s as broker %s of %s", peer, broker, name)
+        raise NoPermission(
+            f"broker {broker} of {name} registered {member.address} from"
+            f" {member.host or own}; without access control only its own host may speak for it, not"
+            f" {peer}. If it has moved, let an administrator forget it by cleanBrokerMetadata, and"
+            " remove its file brokerIdentity; or turn on access control, or set"
+            " allowRemoteAdmin=true in the file of the controller"
+        )
+
+    async def require_master(self, request: Request[Any], name: str, broker: int) -> None:
+        """Raises NoPermission too if the connection is known to be another broker's."""
+        await self.require(request, name, broker)
+        connection = request.connection
+        if self._is_trusted(connection.peer):
+            return
+        master = self._live.find(name, broker)
+        speakers = [each.id for each in self._live.alive(name) if each.connection is connection]
+        if speakers and (master is None or master.connection is not connection):
             raise NoPermission(
-                f"broker {broker} of {group} is connected from {other.peer}; without access control"
-                f" only its own host may speak for it, not {peer}. Turn on access control, or set"
-                " allowRemoteAdmin=true in the file of the controller"
+                f"{connection.peer} is broker {speakers[0]} of {name} and does not speak for"
+                f" broker {broker}"
             )
+
+    def host_of(self, request: Request[Any]) -> str:
+        """The host to which a broker that registers belongs from now on."""
+        peer = request.connection.peer
+        return "" if is_loopback(peer) else plain_host(host_of(peer))
 
     def require_administrator(self, request: Request[Any], what: str) -> None:
         """Raises NoPermission if nobody is identified and the request is of another machine."""
@@ -152,13 +183,13 @@ class BrokerHandlers:
         self._own = own
 
     @handles(BrokerHeartbeatHeader, RequestCode.BROKER_HEARTBEAT)
-    def heartbeat(self, request: Request[BrokerHeartbeatHeader]) -> Reply | DeferredReply:
+    async def heartbeat(self, request: Request[BrokerHeartbeatHeader]) -> Reply:
         header = request.header
         if header.broker_id is None:
             raise refusal_for(
                 ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId"
             )
-        self._own.require(request, header.broker_name, header.broker_id)
+        await self._own.require(request, header.broker_name, header.broker_id)
         is_leased = not request.frame.flag & FrameFlag.ONE_WAY
         group = self._view.groups.get(header.broker_name)
         if group is not None and header.broker_id in group.members:  # others would fill the memory
@@ -167,16 +198,17 @@ class BrokerHandlers:
             return Reply()
         if not self._proposals.is_acting:
             return self._not_leading(header.broker_name)
-        deferred = DeferredReply()
+        answered: asyncio.Future[tuple[bool, bool]] = asyncio.get_running_loop().create_future()
 
         def answer(leads: bool, has_lease: bool) -> None:
-            if leads:
-                deferred.answer(self._heartbeat_reply(header.broker_name, has_lease=has_lease))
-            else:
-                deferred.answer(self._not_leading(header.broker_name))
+            if not answered.done():
+                answered.set_result((leads, has_lease))
 
         self._elections.heartbeat(header.broker_name, header.broker_id, answer)
-        return deferred
+        leads, has_lease = await answered
+        if not leads:
+            return self._not_leading(header.broker_name)
+        return self._heartbeat_reply(header.broker_name, has_lease=has_lease)
 
     @handles(NextBrokerIdHeader, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID)
     async def next_id(self, request: Request[NextBrokerIdHeader]) -> Reply:
@@ -194,6 +226,7 @@ class BrokerHandlers:
             header.broker_name,
             header.applied_broker_id,
             header.register_check_code,
+            self._own.host_of(request),
         )
         require(await self._leadership.run(lambda done: self._proposals.submit(command, done)))
         return Reply(header=ApplyBrokerIdReply(header.cluster_name, header.broker_name))
@@ -201,13 +234,14 @@ class BrokerHandlers:
     @handles(RegisterBrokerHeader, RequestCode.CONTROLLER_REGISTER_BROKER)
     async def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
         header = request.header
-        self._own.require(request, header.broker_name, header.broker_id)
+        await self._own.require(request, header.broker_name, header.broker_id)
         command = Register(
             header.broker_name,
             header.broker_id,
             header.broker_address,
             header.restarted,
             header.lost_tail,
+            self._own.host_of(request),
         )
         if header.restarted:
             self._live.forget(header.broker_name, header.broker_id)
@@ -234,7 +268,7 @@ class BrokerHandlers:
         if header.designate_elect or broker == NO_BROKER:
             self._own.require_administrator(request, "an election of a designated master")
         else:
-            self._own.require(request, header.broker_name, broker)
+            await self._own.require(request, header.broker_name, broker)
         result = await self._leadership.run(
             lambda done: self._elections.elect(
                 header.broker_name, broker, designate=header.designate_elect, done=done
@@ -262,7 +296,7 @@ class BrokerHandlers:
     )
     async def alter(self, request: Request[AlterSyncStateSetHeader]) -> Reply:
         header = request.header
-        self._own.require(request, header.broker_name, header.master_broker_id)
+        await self._own.require_master(request, header.broker_name, header.master_broker_id)
         wanted = fastjson.decode(request.body or b"{}", SyncStateSet)
         command = Alter(
             group=header.broker_name,

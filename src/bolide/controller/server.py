@@ -160,7 +160,7 @@ class Controller:
         )
 
     def _dispatcher(self, ignored: Mapping[str, str]) -> Dispatcher:
-        own = OwnBrokers(self.access, self.config, self.live)
+        own = OwnBrokers(self.access, self.config, self.view, self.live)
         leadership = Leadership(self.view, self.proposals, self.elections)
         gate = AccessGate(self.access)
         dispatcher = Dispatcher(

@@ -28,6 +28,8 @@ class Member(msgspec.Struct, frozen=True):
 
     address: str
     check_code: str
+    host: str = ""
+    """The IP address from which it registered last, or got its id; empty if that was loopback."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class ApplyId(msgspec.Struct, frozen=True, tag="apply_id"):
     group: str
     id: int
     check_code: str
+    host: str = ""
 
 
 class Register(msgspec.Struct, frozen=True, tag="register"):
@@ -86,6 +89,7 @@ class Register(msgspec.Struct, frozen=True, tag="register"):
     address: str
     restarted: bool = False
     lost_tail: bool = False
+    host: str = ""
 
 
 class Elect(msgspec.Struct, frozen=True, kw_only=True, tag="elect"):
@@ -281,7 +285,8 @@ class Machine:
         if member is not None:  # the same broker asks again: the first answer was lost
             return Result(group=group)
         address = command.check_code.partition(";")[0]
-        members = group.members | {command.id: Member(address, command.check_code)}
+        new = Member(address, command.check_code, command.host)
+        members = group.members | {command.id: new}
         next_id = max(group.next_id, command.id + 1)
         return self._put(msgspec.structs.replace(group, members=members, next_id=next_id))
 
@@ -296,8 +301,9 @@ class Machine:
         if member is None:
             return _unregistered(command.group, command.id)
         changed = group
-        if member.address != command.address:
-            members = group.members | {command.id: Member(command.address, member.check_code)}
+        registered = Member(command.address, member.check_code, command.host)
+        if registered != member:
+            members = group.members | {command.id: registered}
             changed = msgspec.structs.replace(changed, members=members)
         if command.restarted and command.id == group.master:
             changed = msgspec.structs.replace(changed, master=None, epoch=group.epoch + 1)

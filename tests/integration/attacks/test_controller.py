@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bolide.controller.liveness import LiveTable
 from bolide.controller.server import Controller
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.controller import (
@@ -14,7 +15,8 @@ from bolide.protocol.headers.controller import (
     ElectMasterHeader,
     RegisterBrokerHeader,
 )
-from bolide.protocol.refusals import NoPermission
+from bolide.protocol.refusals import NoPermission, Refusal
+from bolide.remoting.connection import Connection
 from tests.support.aio import on_loop, until
 from tests.support.attackers import EVERY_INTERFACE, own_address
 from tests.support.controllers import FakeBroker, controller, free_peers
@@ -71,6 +73,76 @@ async def test_others_do_not_speak_for_a_broker_of_another_host(tmp_path: Path) 
                 RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, alter, body=b'{"syncStateSet":[1]}'
             )
         assert server.view.groups["g"].master_address != "192.0.2.9:1"
+
+
+@on_loop
+async def test_others_do_not_take_over_a_broker_that_is_away(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (server, remote):
+        master = server.live.find("g", 1)
+        assert master is not None and isinstance(master.connection, Connection)
+        local = FakeBroker(2, [f"127.0.0.1:{server.config.value.listen_port}"])
+        async with local:
+            await local.join()
+            local.beat()
+            group = server.view.groups["g"]
+            await _leave(server, master.connection)
+            for _ in range(2):  # with a fresh heartbeat of the master, and when it has expired
+                with pytest.raises(NoPermission, match="cleanBrokerMetadata"):
+                    await remote.heartbeat(remote.addresses[0])
+                with pytest.raises(NoPermission):
+                    await remote.alter(group.epoch, group.sync_state_set_epoch, 1, 2)
+                with pytest.raises(NoPermission):
+                    await remote.register()
+                with pytest.raises(NoPermission):
+                    await remote.elect()
+                server.live.forget("g", 1)
+            assert server.view.groups["g"] == group
+
+
+async def _leave(server: Controller, connection: Connection) -> None:
+    """End the connection of the master, which is silent from then on."""
+    server.live.heartbeat = (  # type: ignore[method-assign]
+        lambda header, *more, **named: (
+            None
+            if header.broker_id == 1
+            else LiveTable.heartbeat(server.live, header, *more, **named)
+        )
+    )
+    connection.abort()
+    await until(lambda: connection.is_closed)
+
+
+@on_loop
+async def test_a_broker_on_another_host_may_announce_an_address_that_is_not_its_own(
+    tmp_path: Path,
+) -> None:
+    async with attacked(tmp_path) as (server, remote):
+        remote.id, remote.address = 2, "192.0.2.9:10911"
+        await remote.join()
+        await remote.heartbeat(remote.addresses[0])
+        assert server.view.groups["g"].members[2].host == own_address()
+        remote.address = "192.0.2.10:10911"
+        await remote.register()
+        assert server.view.groups["g"].address_of(2) == "192.0.2.10:10911"
+
+
+@on_loop
+async def test_a_member_does_not_change_the_set_of_the_master_on_its_host(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (server, remote):
+        address = remote.addresses
+        remote.id = 2
+        await remote.join()
+        async with FakeBroker(3, address) as other:
+            await other.join()
+            await remote.heartbeat(address[0])
+            await other.heartbeat(address[0])
+            await until(lambda: len(server.live.alive("g")) == 3)
+            alter = AlterSyncStateSetHeader(broker_name="g", master_broker_id=2, master_epoch=1)
+            with pytest.raises(NoPermission, match="is broker 3"):
+                await other.call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, alter)
+            with pytest.raises(Refusal) as refused:
+                await remote.call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, alter)
+            assert not isinstance(refused.value, NoPermission)
 
 
 @on_loop

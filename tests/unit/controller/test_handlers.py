@@ -6,10 +6,19 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from bolide.auth.choice import choose_access
+from bolide.config import ConfigCell, load
+from bolide.controller.config import ControllerConfig
+from bolide.controller.handlers import OwnBrokers
+from bolide.controller.liveness import LiveTable
+from bolide.controller.proposals import View
 from bolide.controller.server import Controller
+from bolide.controller.state import Group, Member
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.controller import CleanBrokerHeader, NextBrokerIdHeader, ReplicaHeader
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
@@ -262,3 +271,41 @@ async def test_state_survives_a_restart_and_a_snapshot(tmp_path: Path) -> None:
                 place = server.config.value.journal_path.with_name("journal.snapshot")
                 await until(place.exists)
                 await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "peer", "is_owner"),
+    [
+        ("192.0.2.1:1", "", "192.0.2.1:9", True),
+        ("192.0.2.1:1", "", "[::ffff:192.0.2.1]:9", True),
+        ("192.0.2.1:1", "", "192.0.2.2:9", False),
+        ("192.0.2.1:1", "192.0.2.2", "192.0.2.2:9", True),
+        ("192.0.2.1:1", "", "127.0.0.1:9", True),
+        ("broker.test:1", "", "192.0.2.3:9", True),
+        ("broker.test:1", "", "192.0.2.4:9", False),
+        ("unknown.test:1", "", "192.0.2.3:9", False),
+    ],
+)
+@on_loop
+async def test_a_broker_belongs_to_the_host_of_its_address_or_of_its_registration(
+    monkeypatch: pytest.MonkeyPatch, address: str, host: str, peer: str, is_owner: bool
+) -> None:
+    async def lookup(name: str, *_: object, **__: object) -> list[Any]:
+        if name != "broker.test":
+            raise OSError("unknown")
+        return [(0, 0, 0, "", ("192.0.2.3", 0))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", lookup, raising=False)
+    config = load(ControllerConfig, {})
+    view = View()
+    view.groups["g"] = Group(cluster="c", name="g", members={1: Member(address, "x", host)})
+    live = LiveTable(config.times, time.monotonic)
+    own = OwnBrokers(choose_access(config), ConfigCell(config), view, live)
+    request: Any = SimpleNamespace(connection=SimpleNamespace(peer=peer))
+    await own.require(request, "g", 2)
+    await own.require(request, "h", 1)
+    if is_owner:
+        await own.require(request, "g", 1)
+    else:
+        with pytest.raises(NoPermission, match="only its own host"):
+            await own.require(request, "g", 1)
