@@ -167,6 +167,12 @@ class Primary:
             self.slaves.discard(link)
             self.on_report()
 
+    def disconnect(self, broker_id: int) -> None:
+        """Close the connections of a slave; what it reported on them does not count any more."""
+        for link in [each for each in self._links if each.broker_id == broker_id]:
+            self.link_closed(link)
+            link.abort()
+
     def close_others(self, link: "SlaveLink") -> None:
         """Close older connections of a slave that has connected again."""
         for other in [each for each in self._links if each.broker_id == link.broker_id]:

@@ -288,6 +288,8 @@ class Membership:
         """Take note of what a controller says, unless something newer is known."""
         known = self.state
         if known is None or state.version > known.version:
+            if known is not None:
+                self._disconnect(known.members - state.members)
             self.state = state
             self._unresolved = frozenset()  # a change that was based on an older state is void
             self._changed.set()
@@ -295,6 +297,17 @@ class Membership:
             # A controller that has just started leaves a master out until it hears from it.
             self.state = state
             self._changed.set()
+
+    def _disconnect(self, removed: Iterable[int]) -> None:
+        """Have members that left the sync-state set shake hands before they join it again.
+
+        One that lost the end of its log in a power cut may still have a connection on which it
+        reported that end.
+        """
+        master = self._replication()
+        if master is not None:
+            for member in removed:
+                master.primary.disconnect(member)
 
     async def _follow_state(self) -> None:
         taken: tuple[int | None, int] | None = None

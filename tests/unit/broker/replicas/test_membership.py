@@ -100,8 +100,11 @@ class FakeMaster:
         self.acked: dict[int, int] = {}
         self.members: list[set[int]] = []
         self.lacking_metadata: set[int] = set()
+        self.disconnected: list[int] = []
         self.primary = SimpleNamespace(
-            acks=lambda: self.acked, is_joinable=lambda member: member not in self.lacking_metadata
+            acks=lambda: self.acked,
+            is_joinable=lambda member: member not in self.lacking_metadata,
+            disconnect=self.disconnected.append,
         )
 
     def set_members(self, members: frozenset[int]) -> None:
@@ -358,6 +361,13 @@ async def test_a_member_that_is_gone_leaves_the_set_after_a_while(tmp_path: Path
         assert not bench.controllers.wanted_sets()
         bench.clock.advance(1.1)
         await until(lambda: members_of(bench) == {OWN})
+
+
+@on_loop
+async def test_a_member_that_was_removed_must_report_anew(tmp_path: Path) -> None:
+    async with leading(tmp_path, OWN, 1) as bench:
+        bench.membership.observe(state(OWN, set_epoch=7))  # it said that it lost its tail
+        assert bench.master.disconnected == [1]
 
 
 @on_loop
