@@ -311,14 +311,13 @@ class Replica:
     async def _truncate(self, master: MasterHello) -> None:
         epochs, end = self._epochs, self._store.replica.end
         assert epochs is not None
-        if not end:
-            return
-        if not len(epochs):
+        if end and not len(epochs):
             raise LogMismatch(
                 "this store was written outside of controller mode, so it cannot be compared with"
                 " the master's: move the store away, and it is copied from the master"
             )
-        point = common_point(list(epochs), end, master.epochs, master.max_offset)
+        # An empty log may have epochs, in which it was a master and wrote nothing.
+        point = common_point(list(epochs), end, master.epochs, master.max_offset) if end else 0
         position = 0 if point is None else point
         if position < end:
             cut = await uninterrupted(asyncio.to_thread(truncate_store, self._store, position))

@@ -6,7 +6,7 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bolide.protocol.ha import EpochStart
@@ -234,6 +234,7 @@ class Replica:
 
     def follow(self, master: "Replica", size: int) -> None:
         """Cut at the common point, then copy so many bytes of the master."""
+        point: int | None = 0
         if self.written:
             own, masters = list(self.epochs), list(master.epochs)
             point = common_point(own, len(self.written), masters, len(master.written))
@@ -245,7 +246,7 @@ class Replica:
                 equal += 1
             assert (point or 0) == equal, "the logs are equal up to another position"
             del self.written[point or 0 :]
-            self.epochs.truncate(point or 0)
+        self.epochs.truncate(point or 0)
         for at in range(len(self.written), min(len(self.written) + size, len(master.written))):
             found = master.epochs.at(at)
             assert found is not None
@@ -260,6 +261,7 @@ STEPS = st.lists(
 )
 
 
+@example([("write", 0, 1), ("elect", 1, 0), ("elect", 0, 0), ("follow", 1, 1), ("follow", 1, 0)])
 @given(STEPS)
 def test_replicas_find_the_common_point_after_any_elections(
     steps: list[tuple[str, int, int]],

@@ -296,6 +296,23 @@ async def test_a_master_of_an_older_epoch_is_not_followed(tmp_path: Path) -> Non
 
 
 @on_loop
+async def test_an_empty_slave_forgets_the_epoch_in_which_it_wrote_nothing(tmp_path: Path) -> None:
+    """It was elected, and deposed again by a master whose log begins in an older epoch."""
+    with opened(tmp_path / "master") as store:
+        fill(store, 20)
+        async with (
+            serving_master(store, epochs=epochs_of((1, 0), (3, store.log.end))) as master,
+            following_slave(
+                tmp_path / "slave", master.ha_address, epochs=epochs_of((2, 0))
+            ) as slave,
+        ):
+            await until(lambda: slave.store.log.end == store.log.end)
+
+            assert slave.epochs is not None
+            assert EpochStart(2, 0) not in slave.epochs
+
+
+@on_loop
 async def test_a_slave_hands_out_only_what_is_confirmed(tmp_path: Path) -> None:
     with opened(tmp_path / "master") as store:
         first = store.append(draft("T", b"first"))
