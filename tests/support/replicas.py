@@ -69,6 +69,7 @@ async def following_slave(
     fence: int = -1,
     disk: Disk | None = None,
     log_size: int = 4096,
+    heartbeat_interval: float = 5.0,
 ) -> AsyncIterator[Slave]:
     """Open a store and follow a master with it."""
     config = small_config(root, mode=mode, log_size=log_size)
@@ -76,7 +77,7 @@ async def following_slave(
         store.replica.begin()
         replica = Replica(
             store,
-            lambda: ReplicaSettings(broker_id=broker_id),
+            lambda: ReplicaSettings(broker_id=broker_id, heartbeat_interval=heartbeat_interval),
             master=lambda: master,
             epochs=epochs,
             fence=lambda: fence,

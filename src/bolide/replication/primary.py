@@ -5,6 +5,17 @@ transfers of at most `haTransferBatchSize`, straight from the mapped file; bytes
 memory any more are read on a thread. A slave that reads slowly is sent no more than the write
 buffer of its connection holds. What slaves report is announced by `on_report`.
 
+In the plain dialect slaves do not say who they are, and their first report is no more than the
+position from which they want the log. So two rules hold for what sends may count on:
+
+- The first report of a connection counts up to where this log ended when this object was made.
+  What is sent then, or a later report, shows that the slave has the bytes of this log.
+- A connection does not count from the time when another one of the same host makes its first
+  report until it reports again: both may be of one slave, whose older connection died silently.
+
+A slave that has more than this log followed a master that has lost it. Its host is remembered, and
+refused until its log ends where it is equal again.
+
 Everything runs on the event loop. `wake` is called after each burst of appends.
 """
 
@@ -89,6 +100,10 @@ class Primary:
         self.slaves: set[SlaveLink] = set()
         """Connected slaves that have reported where their log ends."""
         self._links: dict[SlaveLink, None] = {}  # oldest first
+        self.begun_at = commit_log.written
+        """End of the log that slaves can have from before."""
+        self._ahead: dict[str, int] = {}
+        """By host, the end of a slave's log that was longer than this one (plain dialect)."""
         self.on_report: Listeners[[]] = Listeners()
         """Emitted when a slave reported, connected or left."""
         self.is_urgent = False
@@ -147,8 +162,8 @@ class Primary:
         )
 
     def positions(self) -> list[int]:
-        """What each connected slave reported."""
-        return [slave.acked for slave in self.slaves]
+        """What each connected slave has, as far as sends may count on it."""
+        return [slave.counted for slave in self.slaves if not slave.is_doubtful]
 
     def link_opened(self, link: "SlaveLink") -> None:
         self._links[link] = None
@@ -157,7 +172,11 @@ class Primary:
             log.warning("closing replication to %s: too many connections", oldest.peer)
             oldest.abort()
 
-    def link_reported(self, link: "SlaveLink") -> None:
+    def link_reported(self, link: "SlaveLink", *, is_first: bool) -> None:
+        if is_first:
+            for other in self.slaves:
+                other.is_doubtful |= other.host == link.host
+        link.is_doubtful = False
         self.slaves.add(link)
         self.on_report()
 
@@ -178,6 +197,35 @@ class Primary:
         for other in [each for each in self._links if each.broker_id == link.broker_id]:
             if other is not link:
                 other.abort()
+
+    def check_lineage(self, link: "SlaveLink", offset: int) -> None:
+        """Check that a slave's log may be the first part of this one.
+
+        Raises:
+            HaProtocolError: it is longer, or was when another slave of its host connected.
+        """
+        if offset > self.log.written:
+            if self.epochs is None:
+                self._remember_ahead(link, offset)
+            raise HaProtocolError(
+                f"the slave is ahead: it has {offset}, this log ends at {self.log.written}"
+            )
+        if offset <= self.begun_at:
+            self._ahead.pop(link.host, None)  # what it has is equal
+        elif offset <= self._ahead.get(link.host, -1):
+            raise HaProtocolError(
+                f"it has {offset}, and a slave there has bytes that this log lacks: copy it anew"
+            )
+
+    def _remember_ahead(self, link: "SlaveLink", offset: int) -> None:
+        if link.host not in self._ahead:
+            log.error(
+                "slave %s has %s, but this log ends at %s: this master has lost the end of its log,"
+                " or the slave followed another one. Stop the slave, move its store away and start"
+                " it, and it copies this log; `bolide store dump` shows what only the slave has",
+                link.peer, offset, self.log.written,
+            )  # fmt: skip
+        self._ahead[link.host] = max(offset, self._ahead.get(link.host, 0))
 
     def _is_much(self) -> bool:
         end = self.log.written
@@ -210,7 +258,7 @@ class SlaveLink(asyncio.Protocol):
         self._policy = policy
         self._messages = SlaveMessages(with_epochs=primary.epochs is not None)
         self._transport: asyncio.Transport
-        self.peer = "?"
+        self.peer = self.host = "?"
         self.broker_id = -1
         self.is_learner = False
         self.lacks_metadata = False
@@ -219,6 +267,10 @@ class SlaveLink(asyncio.Protocol):
         """Log position to be sent next; -1 until the slave has reported."""
         self.acked = -1
         """End of the slave's log, as it reported."""
+        self.counted = -1
+        """What of it sends may count on."""
+        self.is_doubtful = False
+        """Whether this may be the dead connection of a slave that has connected again."""
         self._hello: SlaveHello | None = None
         self._from_last_file = False
         self._is_paused = False
@@ -238,7 +290,7 @@ class SlaveLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._last_read = self._last_write = self._counted_at = self._loop.time()
         name = transport.get_extra_info("peername")
-        self.peer = format_address(name) if name else "?"
+        self.peer, self.host = (format_address(name), str(name[0])) if name else ("?", "?")
         if not self._policy.admits(name[0] if name else ""):
             log.warning(
                 "refusing replication to %s: it is no known replica; %s",
@@ -298,21 +350,21 @@ class SlaveLink(asyncio.Protocol):
         if self._primary.epochs is not None and self.broker_id < 0:
             raise HaProtocolError("a report before the handshake")
         commit_log = self._primary.log
-        if offset > commit_log.written:
-            raise HaProtocolError(
-                f"the slave is ahead: it has {offset}, this log ends at {commit_log.written}"
-            )
+        is_first = self.position < 0
+        if is_first:
+            self._primary.check_lineage(self, offset)
         if offset > self.position >= 0:
             raise HaProtocolError(f"the slave claims {offset}, but {self.position} was sent")
-        is_first = self.position < 0
         if is_first:
             self.position = self._start(offset)
             log.info(
                 "slave %s follows from %s, %s bytes behind",
                 self.peer, self.position, commit_log.written - self.position,
             )  # fmt: skip
-        self.acked = offset
-        self._primary.link_reported(self)
+        self.acked = self.counted = offset
+        if is_first and self._primary.epochs is None:
+            self.counted = min(offset, self._primary.begun_at)
+        self._primary.link_reported(self, is_first=is_first)
         if is_first:  # later, `wake` and `resume_writing` decide when to send
             self.send_more()
 

@@ -5,6 +5,9 @@ appended to the log, whole records are dispatched to their queues, and the end o
 reported: what is in the files, or with SYNC_FLUSH what is on the disk. Bytes that cannot be
 dispatched are not reported.
 
+In the plain dialect the master first sends the end of this log again, which must be equal
+(`overlap`).
+
 In controller mode a connection begins with a handshake. The master sends the epochs of its log;
 what this log has behind the last common point was never confirmed and is cut off, on the disk,
 before the first report. A master of an older epoch than the newest known one is refused: it is
@@ -33,6 +36,7 @@ from bolide.protocol.record import MAGIC_V1, MAGIC_V2, RECORD_HEAD
 from bolide.remoting.address import split_address
 from bolide.remoting.tasks import uninterrupted
 from bolide.replication.epochs import Epochs, are_possible, common_point
+from bolide.replication.overlap import Overlap, read_overlap
 from bolide.store.flusher import Flushed
 from bolide.store.message_store import MessageStore
 from bolide.store.replica_log import LogMismatch, ReplicatedQueue
@@ -147,7 +151,8 @@ class Replica:
         """Log the first failure of a series only."""
         text = f"{address}: {exc or type(exc).__name__}"
         if text != self._failing:
-            log.warning("cannot replicate from %s", text)
+            level = logging.ERROR if isinstance(exc, LogMismatch) else logging.WARNING
+            log.log(level, "cannot replicate from %s", text)
             self._failing = text
 
     # ---- one connection
@@ -166,12 +171,12 @@ class Replica:
         try:
             await self._settle()
             if self._epochs is None:
-                link.send_report(self._reportable())
+                await self._ask_for_overlap(link)
             else:
                 await self._shake_hands(link)
             self._is_settled = True
-            log.info("replicating from %s at %s", address, self._store.replica.end)
-            self._failing = ""
+            if link.overlap is None:
+                self._follows(link)
             await self._transfer(link)
         except LogMismatch:
             # What follows the last whole record did not come from the log of this group.
@@ -183,11 +188,22 @@ class Replica:
             self._link = None
             link.abort()
 
+    def _follows(self, link: "_MasterLink") -> None:
+        log.info("replicating from %s at %s", link.address, self._store.replica.end)
+        self._failing = ""
+
     async def _settle(self) -> None:
         """Flush and dispatch what the last connection left: the first report has to be the end."""
         if self._store.reportable_end < self._store.log.end:
             await uninterrupted(asyncio.to_thread(self._store.flush))
         self._announce(self._dispatch())
+
+    async def _ask_for_overlap(self, link: "_MasterLink") -> None:
+        """Have the master send from before the end of this log on."""
+        overlap = await asyncio.to_thread(read_overlap, self._store.log)
+        link.overlap = overlap if overlap.data else None
+        self.last_write = self._loop.time()
+        link.send_report(overlap.position)
 
     async def _transfer(self, link: "_MasterLink") -> None:
         """Append what the master sends, until the connection ends."""
@@ -211,6 +227,8 @@ class Replica:
             if now - self.last_read > settings.silence_limit:
                 raise TimeoutError(f"silent for {now - self.last_read:.0f} s")
             if now - self.last_write >= settings.heartbeat_interval:
+                if link.overlap is not None:
+                    raise link.overlap.is_missing()
                 self._send_report(link)
 
     async def _append_all(self, link: "_MasterLink", data: bytes) -> int:
@@ -219,16 +237,28 @@ class Replica:
         for message in link.messages.feed(data):
             if isinstance(message, MasterHello):
                 raise MasterRefused("it sent its epochs in the middle of a transfer")
-            if message.data:
-                await self._make_room(link, message)
+            transfer = self._compare(link, message)
+            if transfer.data:
+                await self._make_room(link, transfer)
             if self._epochs is not None:
-                await self._follow_epoch(self._epochs, message)
-                confirmed = max(confirmed, message.confirmed)
+                await self._follow_epoch(self._epochs, transfer)
+                confirmed = max(confirmed, transfer.confirmed)
+            if transfer.data:
+                self._store.replica.append(transfer.offset, memoryview(transfer.data))
+                self.received += len(transfer.data)
             if message.data:
-                self._store.replica.append(message.offset, memoryview(message.data))
-                self.received += len(message.data)
                 link.has_transferred = True
         return confirmed
+
+    def _compare(self, link: "_MasterLink", transfer: Transfer) -> Transfer:
+        """Compare what the master sends again; returns what is new."""
+        if link.overlap is None or not transfer.data:
+            return transfer
+        new = link.overlap.compare(transfer)
+        if not link.overlap.data:
+            link.overlap = None
+            self._follows(link)
+        return new
 
     def _dispatch(self) -> list[ReplicatedQueue]:
         """Add what has become whole to the queues."""
@@ -355,7 +385,7 @@ class Replica:
         return min(self._checked, self._store.reportable_end)
 
     def _report(self, link: "_MasterLink") -> None:
-        if self._reportable() > link.reported:
+        if link.overlap is None and self._reportable() > link.reported:
             self._send_report(link)
 
     def _send_report(self, link: "_MasterLink") -> None:
@@ -400,6 +430,8 @@ class _MasterLink(asyncio.Protocol):
         self.messages = MasterMessages(with_epochs=with_epochs)
         self.reported = -1
         self.is_closed = False
+        self.overlap: Overlap | None = None
+        """End of this log that the master has yet to send again before it gets a report."""
         self.has_transferred = False
         """Whether the master has sent a part of its log."""
         self.failure: Exception | None = None

@@ -1,12 +1,12 @@
 import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from bolide.protocol.ha import EpochStart
+from bolide.protocol.ha import EpochStart, encode_report
 from bolide.replication import replica
 from bolide.replication.epochs import Epochs
 from bolide.replication.peers import PeerPolicy
@@ -17,7 +17,7 @@ from bolide.store.flusher import Flushed
 from bolide.store.message_store import MessageStore
 from bolide.store.truncation import Truncation, truncate_store
 from tests.support.aio import on_loop, until
-from tests.support.replicas import following_slave, serving_master
+from tests.support.replicas import Master, following_slave, serving_master
 from tests.support.store import draft, small_config
 from tests.unit.store.test_replica_log import bodies, fill, log_bytes
 
@@ -215,6 +215,124 @@ async def test_a_slave_that_has_staged_bytes_flushes_them_before_it_goes_on(
 
             await until(lambda: master.primary.positions() == [store.log.written])
             assert "the master sent bytes" not in caplog.text
+
+
+# ---- a master that lost the end of its log, in the plain dialect
+
+
+def fill_equally(store: MessageStore, word: str, count: int) -> None:
+    """Append messages whose records have the same length whatever the word is."""
+    for number in range(count):
+        store.append(draft("T", f"{word}{number:05}".encode()))
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@on_loop
+async def test_a_slave_with_other_bytes_is_not_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, more: int
+) -> None:
+    """Whether its log is as long as the master's by chance, shorter or longer."""
+    with opened(tmp_path / "slave") as store:
+        fill_equally(store, "both", 5)
+        fill_equally(store, "lost", 5)
+        old = log_bytes(store)
+    with opened(tmp_path / "master") as store:
+        fill_equally(store, "both", 5)
+        shared = store.log.end
+        counted = [0]
+        async with (
+            serving_master(store) as master,
+            following_slave(tmp_path / "slave", master.ha_address) as slave,
+        ):
+            master.primary.on_report.add(lambda: counted.extend(master.primary.positions()))
+            fill_equally(store, "next", 5 + more)
+            master.primary.wake()
+            await until(lambda: "this log and the master's differ" in caplog.text)
+
+            assert max(counted) <= shared
+            assert log_bytes(slave.store) == old
+
+
+@on_loop
+async def test_a_slave_does_not_count_while_its_master_has_less(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path / "slave") as store:
+        fill(store, 10)
+        data = log_bytes(store)
+    with opened(tmp_path / "master") as store:
+        store.replica.begin()
+        store.replica.append(0, memoryview(data)[: len(data) // 2])
+        store.finish_replication()
+        async with (
+            serving_master(store) as master,
+            following_slave(tmp_path / "slave", master.ha_address, heartbeat_interval=0.1),
+        ):
+            await until(lambda: "the master does not send what it has" in caplog.text)
+            await until(lambda: not master.primary.slaves)
+            await until(lambda: master.primary.slaves)
+            assert max(master.primary.positions(), default=0) <= store.log.written
+            assert caplog.text.count("cannot replicate from") == 1
+
+
+@asynccontextmanager
+async def reporting(master: Master, position: int) -> AsyncIterator[asyncio.StreamWriter]:
+    """A slave of RocketMQ that has the log up to a position."""
+    _, writer = await asyncio.open_connection("127.0.0.1", master.primary.port)
+    writer.write(encode_report(position, with_epochs=False))
+    yield writer
+    writer.close()
+
+
+@on_loop
+async def test_the_first_report_counts_up_to_where_the_master_began(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        fill(store, 5)
+        begun = store.log.end
+        async with serving_master(store) as master:
+            fill(store, 5)
+            end = store.log.end
+            async with reporting(master, end) as writer:
+                await until(lambda: master.primary.positions() == [begun])
+                writer.write(encode_report(end, with_epochs=False))
+                await until(lambda: master.primary.positions() == [end])
+
+
+@on_loop
+async def test_a_slave_that_was_ahead_is_refused_until_it_begins_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path) as store:
+        fill(store, 5)
+        begun = store.log.end
+        async with serving_master(store) as master:
+            for _ in range(2):
+                async with reporting(master, begun + 500):
+                    await until(lambda: not master.primary._links)
+            fill(store, 50)
+            async with reporting(master, begun + 500):
+                await until(lambda: "copy it anew" in caplog.text)
+            assert [each.levelname for each in caplog.records].count("ERROR") == 1
+            async with reporting(master, begun):
+                await until(lambda: master.primary.slaves)
+            await until(lambda: not master.primary.slaves)
+            async with reporting(master, begun + 500):
+                await until(lambda: master.primary.slaves)
+
+
+@on_loop
+async def test_the_dead_connection_of_a_slave_does_not_count_twice(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        fill(store, 5)
+        end = store.log.end
+        async with serving_master(store) as master, reporting(master, end) as older:
+            await until(lambda: master.primary.positions() == [end])
+            async with reporting(master, end):
+                await until(lambda: len(master.primary.slaves) == 2)
+                assert master.primary.positions() == [end]
+
+                older.write(encode_report(end, with_epochs=False))  # another slave, then
+                await until(lambda: master.primary.positions() == [end, end])
 
 
 # ---- controller mode

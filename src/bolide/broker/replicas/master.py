@@ -150,7 +150,7 @@ class MasterReplication:
             self._confirm()
         if self.waits and self.policy.rule is not Rule.SYNC_STATE_SET:
             positions = self.primary.positions()
-            self._nearest = max(positions, default=_NOWHERE)
+            self._nearest = max((each.acked for each in self.primary.slaves), default=_NOWHERE)
             self.on_replicated(replicated_position(positions, self.policy))
         self.on_acks_changed()
 
