@@ -267,14 +267,10 @@ class Faults:
         """What brokers do all the time: get an id, register, grow the sync-state set."""
 
         def submit() -> None:
-            for id_ in BROKERS:
-                node.proposals.submit(ApplyId("c", GROUP, id_, f"b{id_};1"), lambda _: None)
-                node.proposals.submit(Register(GROUP, id_, f"b{id_}"), lambda _: None)
             group = node.view.groups.get(GROUP)
             if group is None or not group.sync_state_set:
-                node.elections.elect(
-                    GROUP, self.world.random.choice(BROKERS), designate=False, done=lambda _: None
-                )
+                broker = self.world.random.choice(BROKERS)
+                node.elections.elect(GROUP, broker, designate=False, done=lambda _: None)
             elif group.master is not None:
                 alive = tuple(each.id for each in node.live.alive(GROUP))
                 new = {group.master, *self.world.random.sample(BROKERS, 2)} & set(alive)
@@ -290,7 +286,19 @@ class Faults:
                     lambda _: None,
                 )
 
-        node.inside(submit)
+        node.inside(lambda: self._join(node, list(BROKERS), submit))
+
+    def _join(self, node: Node, ids: list[int], then: Callable[[], None]) -> None:
+        """Each broker waits for the answer to its first request."""
+        if not ids:
+            then()
+            return
+
+        def register(_: object) -> None:
+            command = Register(GROUP, ids[0], f"b{ids[0]}")
+            node.proposals.submit(command, lambda _: self._join(node, ids[1:], then))
+
+        node.proposals.submit(ApplyId("c", GROUP, ids[0], f"b{ids[0]};1"), register)
 
 
 @dataclass
@@ -329,6 +337,8 @@ def _check_log(entries: list[bytes]) -> int:
         after = machine.groups.get(GROUP)
         if before is None or after is None or before is after:
             continue
+        if not after.epoch and b'"clean"' in entry:
+            continue  # removed with its last member, and made again
         assert after.epoch >= before.epoch
         assert after.sync_state_set_epoch >= before.sync_state_set_epoch
         if after.epoch > before.epoch and after.master is not None:
@@ -344,9 +354,9 @@ def test_two_masters_never_hold_a_lease_at_once(seed: int) -> None:
 
 
 def test_the_simulation_elects_masters_and_lets_them_write() -> None:
-    findings = [simulate(seed, 120) for seed in range(3)]
+    findings = [simulate(seed, 120) for seed in range(6)]
     assert sum(each.elections for each in findings) > 20
-    assert sum(each.writing_steps for each in findings) > 3000  # of 36,000 looks
+    assert sum(each.writing_steps for each in findings) > 6000  # of 72,000 looks
 
 
 def test_the_simulation_notices_a_leader_that_does_not_wait_for_leases(

@@ -63,8 +63,10 @@ class Elections:
         self._note_leadership()
         if not self._proposals.is_acting:
             return
-        for group in list(self._view.groups.values()):
-            self._elect_if_needed(group)
+        for name in self._live.groups:  # without living brokers nobody can be elected
+            group = self._view.groups.get(name)
+            if group is not None:
+                self._elect_if_needed(group)
 
     def elect(self, group: str, broker: int, *, designate: bool, done: Done) -> None:
         """An election that a broker or an administrator asks for."""

@@ -56,7 +56,7 @@ from bolide.protocol.headers.controller import (
     ReplicaReply,
 )
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
-from bolide.protocol.refusals import NoPermission, Refusal, refusal_for
+from bolide.protocol.refusals import InvalidParameter, NoPermission, Refusal, refusal_for
 from bolide.remoting.address import host_of
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.remoting.host_names import HostNames, plain_host
@@ -64,6 +64,8 @@ from bolide.remoting.host_names import HostNames, plain_host
 log = logging.getLogger(__name__)
 
 _SHORT_BODY = 64 * 1024
+_MAX_NAME = 255
+_MAX_CHECK_CODE = 1024
 _CONFIRMED = 1.0
 """Seconds for which an applied entry counts as proof of leadership for METADATA_INFO."""
 
@@ -189,6 +191,7 @@ class BrokerHandlers:
             raise refusal_for(
                 ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId"
             )
+        _check("brokerAddr", header.broker_addr)
         await self._own.require(request, header.broker_name, header.broker_id)
         is_leased = not request.frame.flag & FrameFlag.ONE_WAY
         group = self._view.groups.get(header.broker_name)
@@ -221,6 +224,9 @@ class BrokerHandlers:
     @handles(ApplyBrokerIdHeader, RequestCode.CONTROLLER_APPLY_BROKER_ID)
     async def apply_id(self, request: Request[ApplyBrokerIdHeader]) -> Reply:
         header = request.header
+        _check("clusterName", header.cluster_name)
+        _check("brokerName", header.broker_name)
+        _check("registerCheckCode", header.register_check_code, _MAX_CHECK_CODE)
         command = ApplyId(
             header.cluster_name,
             header.broker_name,
@@ -234,6 +240,7 @@ class BrokerHandlers:
     @handles(RegisterBrokerHeader, RequestCode.CONTROLLER_REGISTER_BROKER)
     async def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
         header = request.header
+        _check("brokerAddress", header.broker_address)
         await self._own.require(request, header.broker_name, header.broker_id)
         command = Register(
             header.broker_name,
@@ -303,7 +310,7 @@ class BrokerHandlers:
             master=header.master_broker_id,
             epoch=header.master_epoch,
             set_epoch=wanted.sync_state_set_epoch,
-            new=tuple(wanted.sync_state_set),
+            new=tuple(sorted(set(wanted.sync_state_set))),
             alive=tuple(each.id for each in self._live.alive(header.broker_name)),
             renew=header.renew,
         )
@@ -444,6 +451,12 @@ class AdminHandlers:
             in_sync_replicas=in_sync,
             not_in_sync_replicas=others,
         )
+
+
+def _check(field: str, text: str, longest: int = _MAX_NAME) -> None:
+    """Raises InvalidParameter for a text that should not be stored."""
+    if not 0 < len(text) <= longest or not text.isprintable():
+        raise InvalidParameter(f"{field} must have 1 to {longest} printable characters")
 
 
 def require(result: Result) -> Group:

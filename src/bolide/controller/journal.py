@@ -92,6 +92,11 @@ class SyncedJournal:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return self._end
+
     def add(self, command: bytes, idx: int, term: int) -> None:
         """Append an entry; it is on the disk when this returns."""
         record = _record(bytes(command), idx, term)

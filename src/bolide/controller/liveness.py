@@ -105,6 +105,11 @@ class LiveTable:
         found = None if broker is None else self._groups.get(group, {}).get(broker)
         return found if found is not None and self._is_fresh(found) else None
 
+    @property
+    def groups(self) -> list[str]:
+        """Groups of which brokers were heard lately."""
+        return list(self._groups)
+
     def alive(self, group: str) -> list[LiveBroker]:
         return [each for each in self._groups.get(group, {}).values() if self._is_fresh(each)]
 

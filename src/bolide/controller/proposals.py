@@ -8,10 +8,22 @@ callbacks, so that a test can drive everything with a clock of its own.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from bolide.controller.state import Command, Group, Lead, Outcome, Result, Snapshot, encode_entry
+from bolide.controller.state import (
+    Command,
+    Group,
+    Lead,
+    Outcome,
+    Result,
+    Snapshot,
+    encode,
+    encode_entry,
+    preview,
+    update,
+)
 from bolide.protocol.codes import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -23,6 +35,8 @@ HEARTBEAT_SPACING = 0.1
 """Least seconds between two entries that confirm heartbeats only."""
 
 _MAX_BATCH = 1000
+_MAX_BYTES = 59 * 1024
+"""Of the commands in one entry: the library cannot send entries of 64 KiB or more."""
 
 NOT_LEADER = Result(ResponseCode.CONTROLLER_NOT_LEADER, "this controller is not the leader")
 
@@ -54,11 +68,7 @@ class View:
 
     def applied(self, outcome: Outcome) -> None:
         self.leader, self.generation = outcome.leader, outcome.generation
-        for name, group in outcome.changed.items():
-            if group is None:
-                self.groups.pop(name, None)
-            else:
-                self.groups[name] = group
+        update(self.groups, outcome.changed)
 
     def restored(self, found: Snapshot) -> None:
         self.leader, self.generation = found.leader, found.generation
@@ -88,8 +98,8 @@ class Proposals:
         """When an entry of this leadership was last applied."""
         self._is_leading = False
         """Whether a `Lead` of this controller is in flight."""
-        self._waiting: list[tuple[Command | None, Done]] = []
-        self._in_flight: list[tuple[Command | None, Done]] = []
+        self._waiting: deque[_Proposal] = deque()
+        self._in_flight: list[_Proposal] = []
         self._number = 0
         self._lead_number = 0
         self._next_heartbeat_entry = float("-inf")
@@ -106,9 +116,29 @@ class Proposals:
         """Propose a command; `done` gets its result, or `NOT_LEADER`.
 
         After `NOT_LEADER` the outcome may be unknown: the command can still be applied later.
+        A command that changes nothing is not logged. Its result comes from the state, when an entry
+        has proved that this controller leads: otherwise requests that are refused would fill the
+        disk.
         """
-        self._enqueue(command, done)
+        encoded = encode(command)
+        if len(encoded) > _MAX_BYTES:
+            done(Result(ResponseCode.CONTROLLER_INVALID_REQUEST, "the request is too long"))
+        elif preview(self._view.groups, command) is None:
+            self._enqueue(encoded, done)
+        else:
+            self._enqueue(None, lambda result: self._answer(command, encoded, result, done))
         self._send()
+
+    def _answer(self, command: Command, encoded: bytes, confirmed: Result, done: Done) -> None:
+        """Answer a command that changes nothing, unless the state is another one meanwhile."""
+        if confirmed.code != ResponseCode.SUCCESS:
+            done(confirmed)
+            return
+        result = preview(self._view.groups, command)
+        if result is None:
+            self._enqueue(encoded, done)  # the caller sends it
+        else:
+            done(result)
 
     def confirm(self, done: Done, *, may_wait: bool = False) -> None:
         """Call `done` with success after an entry proves that this controller leads.
@@ -157,9 +187,9 @@ class Proposals:
             self.lead_since = self.confirmed_at = self._clock()
             log.info("controller %s leads, generation %s", self._node, self._generation)
 
-    def _enqueue(self, command: Command | None, done: Done) -> None:
+    def _enqueue(self, command: bytes | None, done: Done) -> None:
         if self.is_acting:
-            self._waiting.append((command, done))
+            self._waiting.append(_Proposal(command, done))
         else:
             done(NOT_LEADER)
 
@@ -173,15 +203,26 @@ class Proposals:
         if not self.is_acting or self._generation is None:
             self._fail_all()
             return
-        batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
+        batch = self._take_batch()
+        commands = [each.command for each in batch if each.command is not None]
+        entry = encode_entry(self._node, self._generation, commands)
         self._in_flight = batch
         self._number += 1
         number = self._number
         self._next_heartbeat_entry = self._clock() + HEARTBEAT_SPACING
-        commands = [command for command, _ in batch if command is not None]
-        entry = encode_entry(self._node, self._generation, commands)
         self._log.propose(entry, lambda outcome: self._finish(number, outcome))
         self._timers(TIME_LIMIT, lambda: self._finish(number, None))
+
+    def _take_batch(self) -> list["_Proposal"]:
+        """The next proposals that fit into one entry, at least one."""
+        batch: list[_Proposal] = []
+        left = _MAX_BYTES
+        while self._waiting and len(batch) < _MAX_BATCH:
+            left -= self._waiting[0].size
+            if batch and left < 0:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
 
     def _finish(self, number: int, outcome: Outcome | None) -> None:
         if number != self._number or not self._in_flight:
@@ -198,7 +239,19 @@ class Proposals:
         self._send()
 
     def _fail_all(self) -> None:
-        failed = self._in_flight + self._waiting
-        self._in_flight, self._waiting = [], []
+        failed = [*self._in_flight, *self._waiting]
+        self._in_flight = []
+        self._waiting.clear()
         for _, done in failed:
             done(NOT_LEADER)
+
+
+class _Proposal(NamedTuple):
+    """A command with its callback, or without one to confirm that this controller leads."""
+
+    command: bytes | None
+    done: Done
+
+    @property
+    def size(self) -> int:
+        return 0 if self.command is None else len(self.command) + 1  # with a comma

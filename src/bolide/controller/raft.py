@@ -13,6 +13,7 @@ the wire, and read-only nodes are refused.
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,13 @@ from bolide.errors import ConfigError
 from bolide.remoting.address import split_address
 
 log = logging.getLogger(__name__)
+
+_COMPACT_ENTRIES = 50_000
+_COMPACT_BYTES = 16 * 1024 * 1024
+_COMPACT_AGE = 86_400.0
+_COMPACT_SPACING = 10.0
+"""Least seconds between two snapshots, also if they fail: each holds up the Raft thread."""
+_NEVER = 2**62
 
 _LEADER = 2  # of pysyncobj's _RAFT_STATE
 
@@ -90,6 +98,8 @@ class RaftNode:
         self._snapshot = snapshot_path(journal)
         self._replica = _Replica(self._applied)
         self._is_closing = False
+        self._compacted_at = time.monotonic()
+        self._next_compaction = 0.0
         if self._snapshot.exists():
             read_snapshot(self._snapshot)  # the library would go on without its state
         _probe(addresses.bind)
@@ -147,6 +157,7 @@ class RaftNode:
             ) from exc
         finally:
             library.createJournal = create_journal
+        self._node.addOnTickCallback(self._compact_if_large)
         try:
             self._node.waitBinded()
         except SyncObjException as exc:
@@ -165,8 +176,9 @@ class RaftNode:
             connectionRetryTime=0.25,
             commandsWaitLeader=False,
             useFork=False,
-            logCompactionMinEntries=50_000,
-            logCompactionMinTime=86_400,
+            # `_compact_if_large` decides; the library would try again in each tick after a failure.
+            logCompactionMinEntries=_NEVER,
+            logCompactionMinTime=_NEVER,
             # No turns: the state is small, and up to a day of entries would stay in memory.
             logCompactionSplit=False,
             journalFile=str(journal),
@@ -196,9 +208,25 @@ class RaftNode:
     def _state_changed(self, _old: int, new: int) -> None:
         self._report(self._listener.leads, new == _LEADER)
 
+    def _compact_if_large(self) -> None:
+        now = time.monotonic()
+        is_due = (
+            len(self._journal) > _COMPACT_ENTRIES
+            or self._journal.size > _COMPACT_BYTES
+            or now - self._compacted_at > _COMPACT_AGE
+        )
+        if is_due and now >= self._next_compaction:
+            self._next_compaction = now + _COMPACT_SPACING
+            self._node.forceLogCompaction()
+
     def _write_snapshot(self, path: str, data: tuple[Any, Any, Any]) -> None:
         second, first, _ = data
-        write_snapshot(Path(path), self._replica.machine.encode(), [first, second])
+        try:
+            write_snapshot(Path(path), self._replica.machine.encode(), [first, second])
+        except OSError as exc:  # the library does not say why
+            log.warning("the snapshot %s cannot be written: %s", self._snapshot, exc)
+            raise
+        self._compacted_at = time.monotonic()
 
     def _load_snapshot(self, path: str) -> tuple[Any, Any, Any]:
         """Restore the state; the library reports nothing if this fails, so this does."""

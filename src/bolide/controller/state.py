@@ -9,8 +9,7 @@ alive, travels inside the command. `Machine.apply` never raises, because the Raf
 retry a raising entry for ever: an entry that cannot be read has a refusal as its result.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -18,6 +17,12 @@ from bolide.protocol.codes import ResponseCode as Code
 
 VERSION = 1
 """Of commands and snapshots."""
+
+MAX_GROUPS = 10_000
+MAX_MEMBERS = 100
+"""Of one group."""
+_ID_MARGIN = 10
+"""A new id is at most so far above the next one; a greater one would leave none for others."""
 
 NO_BROKER = -1
 """As broker id of an election: the controller itself asks for it."""
@@ -176,10 +181,21 @@ _entries = msgspec.json.Decoder(Entry)
 _snapshots = msgspec.json.Decoder(Snapshot)
 
 
-def encode_entry(node: str, generation: int, commands: Iterable[Command]) -> bytes:
-    """Encode one entry of the log."""
-    raw = [msgspec.Raw(msgspec.json.encode(each)) for each in commands]
+def encode_entry(node: str, generation: int, commands: Iterable[Command | bytes]) -> bytes:
+    """Encode one entry of the log; commands as bytes are encoded already."""
+    raw = [msgspec.Raw(each if isinstance(each, bytes) else encode(each)) for each in commands]
     return msgspec.json.encode(Entry(node=node, generation=generation, commands=raw))
+
+
+def encode(command: Command) -> bytes:
+    return msgspec.json.encode(command)
+
+
+def preview(groups: Mapping[str, Group], command: Command) -> Result | None:
+    """The result of a command that would change nothing; None if it would."""
+    draft = Draft(groups)
+    result = draft.run(command)
+    return None if draft.changed else result
 
 
 class Machine:
@@ -189,13 +205,6 @@ class Machine:
         self.leader = ""
         self.generation = 0
         self.groups: dict[str, Group] = {}
-        self._rules: dict[type[Any], Callable[[Any], Result]] = {
-            ApplyId: self._apply_id,
-            Register: self._register,
-            Elect: self._elect,
-            Alter: self._alter,
-            Clean: self._clean,
-        }
 
     def apply(self, data: bytes) -> Outcome:
         """Apply an entry. Never raises, and has the same outcome on every node."""
@@ -205,8 +214,7 @@ class Machine:
             return self._outcome(accepted=False)
         if entry.version > VERSION:
             return self._outcome(accepted=False)
-        before = dict(self.groups)
-        was = self.generation
+        was, draft = self.generation, Draft(self.groups)
         # Only the leader of this generation, or the one that begins the next, may go on.
         is_current = entry.generation == self.generation
         results, accepted = [], is_current and entry.node == self.leader
@@ -221,14 +229,10 @@ class Machine:
                 accepted = True
                 results.append(Result())
             elif accepted:
-                results.append(self._rules[type(command)](command))
-        changed = {
-            name: self.groups.get(name)
-            for name in before.keys() | self.groups.keys()
-            if before.get(name) is not self.groups.get(name)
-        }
+                results.append(draft.run(command))
+        update(self.groups, draft.changed)
         return Outcome(
-            accepted, results if accepted else [], self.leader, self.generation, changed,
+            accepted, results if accepted else [], self.leader, self.generation, draft.changed,
             is_new_leader=self.generation != was,
         )  # fmt: skip
 
@@ -256,18 +260,63 @@ class Machine:
     def _outcome(self, *, accepted: bool) -> Outcome:
         return Outcome(accepted, [], self.leader, self.generation)
 
-    def _put(self, group: Group) -> Result:
-        self.groups[group.name] = group
-        return Result(group=group)
-
-    # Commands
-
     def _lead(self, node: str) -> None:
         self.generation += 1
         self.leader = node
 
+
+def update(groups: dict[str, Group], changed: Mapping[str, Group | None]) -> None:
+    """Apply changes to groups; None stands for a removed one."""
+    for name, group in changed.items():
+        if group is None:
+            groups.pop(name, None)
+        else:
+            groups[name] = group
+
+
+class Draft:
+    """What commands change. The groups themselves stay as they are: they may be many."""
+
+    def __init__(self, groups: Mapping[str, Group]) -> None:
+        self._groups = groups
+        self._count = len(groups)
+        self.changed: dict[str, Group | None] = {}
+        """Groups with their new value; None for one that was removed."""
+
+    def run(self, command: Command) -> Result:
+        match command:
+            case ApplyId():
+                return self._apply_id(command)
+            case Register():
+                return self._register(command)
+            case Elect():
+                return self._elect(command)
+            case Alter():
+                return self._alter(command)
+            case Clean():
+                return self._clean(command)
+            case Lead():
+                raise ValueError("not a command about a group")
+
+    def _find(self, name: str) -> Group | None:
+        return self.changed[name] if name in self.changed else self._groups.get(name)
+
+    def _put(self, group: Group) -> Result:
+        self._count += self._find(group.name) is None
+        self.changed[group.name] = group
+        return Result(group=group)
+
+    def _remove(self, name: str) -> None:
+        self._count -= 1
+        if name in self._groups:
+            self.changed[name] = None
+        else:
+            del self.changed[name]
+
+    # Commands
+
     def _apply_id(self, command: ApplyId) -> Result:
-        group = self.groups.get(command.group)
+        group = self._find(command.group)
         if group is None:
             if command.id != 1:
                 return Result(
@@ -275,9 +324,18 @@ class Machine:
                     f"Broker-set: {command.group} hasn't been registered in controller, but broker"
                     f" try to apply brokerId: {command.id}",
                 )
+            if self._count >= MAX_GROUPS:
+                return Result(
+                    Code.CONTROLLER_BROKER_ID_INVALID,
+                    f"Fail to apply brokerId: there are {MAX_GROUPS} broker-sets already",
+                )
             group = Group(cluster=command.cluster, name=command.group)
         member = group.members.get(command.id)
-        if command.id < 1 or (member is not None and member.check_code != command.check_code):
+        if (
+            not 1 <= command.id <= group.next_id + _ID_MARGIN
+            or (member is None and len(group.members) >= MAX_MEMBERS)
+            or (member is not None and member.check_code != command.check_code)
+        ):
             return Result(
                 Code.CONTROLLER_BROKER_ID_INVALID,
                 f"Fail to apply brokerId: {command.id} in broker-set: {command.group}",
@@ -291,7 +349,7 @@ class Machine:
         return self._put(msgspec.structs.replace(group, members=members, next_id=next_id))
 
     def _register(self, command: Register) -> Result:
-        group = self.groups.get(command.group)
+        group = self._find(command.group)
         if group is None:
             return Result(
                 Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
@@ -317,7 +375,7 @@ class Machine:
         return Result(group=group) if changed is group else self._put(changed)
 
     def _elect(self, command: Elect) -> Result:
-        group = self.groups.get(command.group)
+        group = self._find(command.group)
         if group is None:
             return Result(
                 Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "Broker hasn't been registered"
@@ -364,7 +422,7 @@ class Machine:
         )
 
     def _alter(self, command: Alter) -> Result:
-        group = self.groups.get(command.group)
+        group = self._find(command.group)
         if group is None:
             return Result(
                 Code.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, "Broker metadata is not existed"
@@ -382,7 +440,7 @@ class Machine:
 
     def _clean(self, command: Clean) -> Result:
         code = Code.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
-        group = self.groups.get(command.group)
+        group = self._find(command.group)
         if group is None:
             return Result(code, f"Broker {command.group} is not existed,clean broker data failure.")
         ids = set(command.ids or group.members)
@@ -393,7 +451,7 @@ class Machine:
             )
         members = {each: member for each, member in group.members.items() if each not in ids}
         if not members:
-            del self.groups[group.name]
+            self._remove(group.name)
             return Result()
         left = tuple(each for each in group.sync_state_set if each not in ids)
         is_changed = left != group.sync_state_set

@@ -20,7 +20,12 @@ from bolide.controller.proposals import View
 from bolide.controller.server import Controller
 from bolide.controller.state import Group, Member
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.headers.controller import CleanBrokerHeader, NextBrokerIdHeader, ReplicaHeader
+from bolide.protocol.headers.controller import (
+    ApplyBrokerIdHeader,
+    CleanBrokerHeader,
+    NextBrokerIdHeader,
+    ReplicaHeader,
+)
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
 from bolide.protocol.refusals import InvalidParameter, NoPermission, Refusal
 from tests.support.aio import PATIENCE, on_loop, until
@@ -223,6 +228,48 @@ async def test_a_heartbeat_without_an_id_is_refused(tmp_path: Path) -> None:
         with pytest.raises(Refusal) as refused:
             await broker.client.call(server.address, RequestCode.BROKER_HEARTBEAT, header)
         assert refused.value.code == 2005
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\nb"])
+@on_loop
+async def test_names_and_addresses_that_are_too_long_or_not_printable_are_refused(
+    tmp_path: Path, name: str
+) -> None:
+    async with cluster(tmp_path, brokers=1) as (server, (broker,)):
+        calls = (
+            ApplyBrokerIdHeader("c", name, 1, "x;1"),
+            ApplyBrokerIdHeader(name, "g", 2, "x;1"),
+            ApplyBrokerIdHeader("c", "g", 2, name * 5),
+        )
+        for header in calls:
+            with pytest.raises(InvalidParameter):
+                await broker.call(RequestCode.CONTROLLER_APPLY_BROKER_ID, header)
+        broker.address = name
+        with pytest.raises(InvalidParameter):
+            await broker.register()
+        with pytest.raises(InvalidParameter):
+            await broker.heartbeat(server.address)
+
+
+@on_loop
+async def test_requests_that_cannot_succeed_are_not_logged(tmp_path: Path) -> None:
+    async with cluster(tmp_path, brokers=1) as (server, (broker,)):
+        await broker.fall_silent()
+        node = server._log.node
+        assert node is not None
+        journal, last = node._journal, node._journal[-1][1]
+        stranger = FakeBroker(1, [server.address], "h")
+        async with stranger:
+            with pytest.raises(Refusal):
+                await stranger.register()
+            with pytest.raises(Refusal):
+                await stranger.elect()
+            with pytest.raises(Refusal):
+                await stranger.alter(1, 1, *range(1000))
+        with pytest.raises(Refusal):
+            await broker.alter(1, 1, 1, *range(5, 1000))
+        written = [entry for entry in journal[:] if entry[1] > last]
+        assert written and all(b'"commands":[]' in command for command, _, _ in written)
 
 
 @on_loop

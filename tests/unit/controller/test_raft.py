@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from pysyncobj import syncobj as library
 
+from bolide.controller import raft
+from bolide.controller.raft import RaftNode
 from bolide.controller.server import Controller
 from bolide.errors import ConfigError
 from tests.support.aio import on_loop, until
@@ -79,3 +81,52 @@ async def test_a_controller_that_was_away_gets_a_snapshot(tmp_path: Path) -> Non
 def members(server: Controller) -> list[int]:
     group = server.view.groups.get("g")
     return [] if group is None else sorted(group.members)
+
+
+def node_of(server: Controller) -> RaftNode:
+    node = server._log.node
+    assert node is not None
+    return node
+
+
+@on_loop
+async def test_a_large_journal_is_shortened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft, "_COMPACT_BYTES", 5000)
+    monkeypatch.setattr(raft, "_COMPACT_SPACING", 0.1)
+    async with controller(tmp_path, free_peers(1)) as server:
+        await until(lambda: server.is_acting)
+        async with FakeBroker(1, [server.address]) as broker:
+            await broker.join()
+            for number in range(30):
+                broker.address = f"{'a' * 200}:{number}"
+                await broker.register()
+        await until(lambda: node_of(server)._journal.size < 5000)
+        assert node_of(server)._snapshot.exists()
+    async with controller(tmp_path, server.config.value.controller_d_leger_peers) as server:
+        await until(lambda: members(server) == [1])
+
+
+@on_loop
+async def test_a_snapshot_that_fails_is_not_tried_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = 0
+
+    def fail(*_: object) -> None:
+        nonlocal failures
+        failures += 1
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(raft, "_COMPACT_ENTRIES", 3)
+    monkeypatch.setattr(raft, "write_snapshot", fail)
+    async with controller(tmp_path, free_peers(1)) as server:
+        await until(lambda: server.is_acting)
+        async with FakeBroker(1, [server.address]) as broker:
+            await broker.join()
+            await until(lambda: failures > 0)
+            for _ in range(20):
+                await broker.heartbeat(server.address)
+        assert failures == 1
+    assert "the disk is full" in caplog.text

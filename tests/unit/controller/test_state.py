@@ -2,6 +2,7 @@
 
 import pytest
 
+from bolide.controller import state
 from bolide.controller.state import (
     Alter,
     ApplyId,
@@ -14,6 +15,7 @@ from bolide.controller.state import (
     Register,
     Result,
     encode_entry,
+    preview,
 )
 from bolide.protocol.codes import ResponseCode as Code
 
@@ -73,6 +75,9 @@ def test_the_first_broker_that_asks_is_master_in_epoch_one() -> None:
         (4, "x;1", Code.SUCCESS),
         (2, "b2;7", Code.SUCCESS),
         (2, "x;1", Code.CONTROLLER_BROKER_ID_INVALID),
+        (14, "x;1", Code.SUCCESS),
+        (15, "x;1", Code.CONTROLLER_BROKER_ID_INVALID),
+        (2**63 - 1, "x;1", Code.CONTROLLER_BROKER_ID_INVALID),
         (0, "x;1", Code.CONTROLLER_BROKER_ID_INVALID),
     ],
 )
@@ -201,6 +206,49 @@ def test_cleaning_the_master_starts_a_new_epoch_without_one(group: Led) -> None:
     group.run(Clean(group="g", ids=(1,)))
     found = group.machine.groups["g"]
     assert (found.master, found.epoch, found.sync_state_set) == (None, 2, (2, 3))
+
+
+def test_groups_and_members_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "MAX_GROUPS", 2)
+    monkeypatch.setattr(state, "MAX_MEMBERS", 2)
+    led = Led()
+    codes = [led.run(ApplyId("c", name, 1, "x")).code for name in ("g", "h", "i")]
+    assert codes == [Code.SUCCESS, Code.SUCCESS, Code.CONTROLLER_BROKER_ID_INVALID]
+    assert led.run(ApplyId("c", "g", 2, "y")).code == Code.SUCCESS
+    assert led.run(ApplyId("c", "g", 3, "z")).code == Code.CONTROLLER_BROKER_ID_INVALID
+    assert led.run(ApplyId("c", "g", 2, "y")).code == Code.SUCCESS
+    led.run(Clean(group="h"))
+    assert led.run(ApplyId("c", "i", 1, "x")).code == Code.SUCCESS
+
+
+def test_an_entry_reports_what_it_changed_and_nothing_else(group: Led) -> None:
+    entry = encode_entry("n0", group.machine.generation, [
+        ApplyId("c", "h", 1, "x"), Clean(group="h"), Clean(group="h"),
+        ApplyId("c", "i", 1, "x"), Register("g", 9, "x"),
+    ])  # fmt: skip
+    outcome = group.machine.apply(entry)
+    assert [each.code == Code.SUCCESS for each in outcome.results] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert outcome.changed == {"i": group.machine.groups["i"]}
+    gone = group.machine.apply(encode_entry("n0", group.machine.generation, [Clean(group="i")]))
+    assert gone.changed == {"i": None} and sorted(group.machine.groups) == ["g"]
+
+
+def test_a_preview_is_the_result_of_a_command_that_changes_nothing(group: Led) -> None:
+    groups = dict(group.machine.groups)
+    unknown = preview(groups, Register("h", 1, "x"))
+    assert unknown is not None
+    assert unknown.code == Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    again = preview(groups, ApplyId("c", "g", 1, "b1;7"))
+    assert again is not None and again.group is groups["g"]
+    assert preview(groups, Register("g", 1, "elsewhere")) is None
+    assert preview(groups, Clean(group="g")) is None
+    assert groups == group.machine.groups
 
 
 def test_a_group_without_brokers_is_gone(group: Led) -> None:
