@@ -269,8 +269,10 @@ class Faults:
         def submit() -> None:
             group = node.view.groups.get(GROUP)
             if group is None or not group.sync_state_set:
+                # An administrator designates the master of a group that lost its whole set.
+                lost = group is not None and group.epoch > 0
                 broker = self.world.random.choice(BROKERS)
-                node.elections.elect(GROUP, broker, designate=False, done=lambda _: None)
+                node.elections.elect(GROUP, broker, designate=lost, done=lambda _: None)
             elif group.master is not None:
                 alive = tuple(each.id for each in node.live.alive(GROUP))
                 new = {group.master, *self.world.random.sample(BROKERS, 2)} & set(alive)

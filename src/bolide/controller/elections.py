@@ -115,7 +115,8 @@ class Elections:
         alive = self._live.alive(group.name)
         if (
             group.name in self._electing
-            or not group.sync_state_set  # the first master is the broker that asks
+            # The first master is the broker that asks; later, a set may have been emptied.
+            or not (group.sync_state_set or (group.epoch > 0 and self._unclean()))
             or not alive
             or self._live.find(group.name, group.master) is not None
             or self._leases.wait(group) > 0

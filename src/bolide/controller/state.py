@@ -410,7 +410,10 @@ class Draft:
 
     def _not_elected(self, group: Group, command: Elect) -> Result:
         if command.broker != NO_BROKER:
-            return Result(Code.CONTROLLER_ELECT_MASTER_FAILED, "Failed to elect a new master")
+            why = ""
+            if not group.sync_state_set:
+                why = ": the sync-state set is empty, and an administrator must designate a master"
+            return Result(Code.CONTROLLER_ELECT_MASTER_FAILED, f"Failed to elect a new master{why}")
         if group.master is not None:
             # A new epoch, so that the old master cannot change the sync-state set any more.
             group = msgspec.structs.replace(group, master=None, epoch=group.epoch + 1)
@@ -478,15 +481,15 @@ def _unregistered(group: str, broker: int) -> Result:
 def _winner(group: Group, command: Elect) -> int | None:
     """Who becomes master: the old master if it is alive, else the best of the sync-state set.
 
-    A group without a sync-state set has no data yet, or its data was cleaned: the first broker that
-    asks is master.
+    Of a group that never had a master the first broker that asks becomes it. If later the
+    sync-state set was emptied by `Clean`, nobody is known to have all messages.
     """
-    if not group.sync_state_set:
+    if not group.sync_state_set and group.epoch == 0:
         return None if command.broker == NO_BROKER else command.broker
     alive = [each for each in command.alive if each.id in group.members]
     in_sync = [each for each in alive if each.id in group.sync_state_set]
     winner = _best(in_sync, group, command)
-    if winner is None and command.unclean:
+    if winner is None and (command.unclean or (command.designate and not group.sync_state_set)):
         winner = _best(alive, group, command)
     return winner
 

@@ -208,6 +208,37 @@ def test_cleaning_the_master_starts_a_new_epoch_without_one(group: Led) -> None:
     assert (found.master, found.epoch, found.sync_state_set) == (None, 2, (2, 3))
 
 
+def emptied(group: Led) -> Led:
+    """The members of the sync-state set are cleaned; 2 and 3 are left."""
+    group.alter(1)
+    group.run(Clean(group="g", ids=(1,)))
+    return group
+
+
+def test_a_group_that_lost_its_set_is_not_given_to_the_broker_that_asks_first(group: Led) -> None:
+    result = emptied(group).elect(2)
+    assert result.code == Code.CONTROLLER_ELECT_MASTER_FAILED
+    assert "an administrator must designate" in result.remark
+    assert emptied(group).elect().code == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+    assert group.machine.groups["g"].master is None
+
+
+def test_a_group_that_lost_its_set_gets_the_designated_master_if_it_is_alive(group: Led) -> None:
+    assert emptied(group).elect(2, designate=True, alive=(Candidate(3),)).group is None
+    found = group.elect(2, designate=True).group
+    assert found is not None
+    assert (found.master, found.epoch, found.sync_state_set) == (2, 3, (2,))
+
+
+@pytest.mark.parametrize("broker", [-1, 2])
+def test_a_group_that_lost_its_set_gets_the_best_master_by_an_unclean_election(
+    group: Led, broker: int
+) -> None:
+    alive = (Candidate(2, 1, 5), Candidate(3, 1, 9))
+    found = emptied(group).elect(broker, alive=alive, unclean=True).group
+    assert found is not None and found.master == 3
+
+
 def test_groups_and_members_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "MAX_GROUPS", 2)
     monkeypatch.setattr(state, "MAX_MEMBERS", 2)
