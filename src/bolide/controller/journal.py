@@ -9,14 +9,16 @@ on the disk when `add` returns, and the vote when `setCurrentTerm` returns.
     .term     JSON with term and vote, behind a line with their checksum
     .snapshot the same form: state and the last two entries that it contains
 
-A crash can leave a torn record at the end, which was never acknowledged and is cut. A bad record
-with good ones behind it is damage: the node has lost entries that it acknowledged. It must not vote
-under its old name, so it does not start.
+A crash can leave one torn record at the end, which was never acknowledged and is cut: each record is
+synced before the next is written. After a power cut the file may have its new size already, with
+zeros in the place of some or all blocks of the record. Anything else is damage: the node has lost
+entries that it acknowledged. It must not vote under its old name, so it does not start.
 """
 
 import base64
 import fcntl
 import json
+import logging
 import os
 import struct
 import zlib
@@ -30,9 +32,13 @@ from bolide import snapshot
 from bolide.errors import BolideError
 from bolide.private_files import FILE_MODE, SECRET_MODE, create_file, make_directory
 
+log = logging.getLogger(__name__)
+
 _MAGIC = b"BLDRAFT1"
 _HEAD = struct.Struct("<IIQQ")
 _AFTER_CRC = struct.Struct("<IQQ")
+_MAX_RECORD = _HEAD.size + 64 * 1024
+"""Bytes; `proposals` keeps entries below."""
 
 LogEntry = tuple[bytes, int, int]
 """Command, index and term, as PySyncObj has them."""
@@ -230,8 +236,16 @@ class SyncedJournal:
             self._ends.append(at)
         if at == len(data):
             return
-        if any(_read_record(data, later) for later in range(at + 1, len(data) - _HEAD.size + 1)):
-            raise ControllerStoreDamaged(self._path, f"the record at byte {at} is damaged")
+        reason = _damage(data, at)
+        if reason is not None:
+            raise ControllerStoreDamaged(
+                self._path, f"the record at byte {at} is damaged, {reason}"
+            )
+        log.warning(
+            "%s: cut %d bytes behind entry %s, %s of a record that was not synced", self._path,
+            len(data) - at, self._entries[-1][1] if self._entries else 0,
+            "parts" if any(data[at:]) else "zeros in the place",
+        )  # fmt: skip
         self._file.truncate(at)
         os.fsync(self._file.fileno())
 
@@ -332,3 +346,17 @@ def _read_record(data: bytes, at: int) -> tuple[LogEntry, int] | None:
     if end > len(data) or zlib.crc32(memoryview(data)[at + 4 : end]) != crc:
         return None
     return (data[at + _HEAD.size : end], index, term), end
+
+
+def _damage(data: bytes, at: int) -> str | None:
+    """Why the bytes from a position on are more than one torn record; None if they need not be."""
+    left = len(data) - at
+    if left > _MAX_RECORD:
+        return f"and {left} bytes are more than one record"
+    # No command is empty: a size of 0 was never written.
+    size = _HEAD.unpack_from(data, at)[1] if left >= _HEAD.size else 0
+    if size and _HEAD.size + size < left:
+        return "and others follow"
+    if any(_read_record(data, later) for later in range(at + 1, len(data) - _HEAD.size + 1)):
+        return "and good ones follow"
+    return None

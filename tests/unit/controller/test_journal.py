@@ -54,13 +54,61 @@ def test_a_torn_record_at_the_end_is_cut_at_every_byte(path: Path) -> None:
         assert path.read_bytes() == data
 
 
-def test_a_tail_of_zeros_is_cut(path: Path) -> None:
+def test_what_is_cut_is_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    filled(path).close()
+    with path.open("ab") as file:
+        file.write(b"torn")
+    SyncedJournal(path).close()
+    assert "cut 4 bytes behind entry 10" in caplog.text
+
+
+def test_zeros_in_the_place_of_a_record_are_cut(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     filled(path).close()
     with path.open("ab") as file:
         file.write(bytes(4096))
     journal = SyncedJournal(path)
     assert journal[:] == ENTRIES
     journal.close()
+    assert "cut 4096 bytes behind entry 10, zeros" in caplog.text
+
+
+def test_more_zeros_than_a_record_has_stop_the_node(path: Path) -> None:
+    filled(path).close()
+    with path.open("ab") as file:
+        file.write(bytes(128 * 1024))
+    with pytest.raises(ControllerStoreDamaged, match="131072 bytes are more than one record"):
+        SyncedJournal(path)
+
+
+@pytest.mark.parametrize("block", [range(24), range(20, 60), range(60, 200)])
+def test_a_record_of_which_some_blocks_are_missing_is_cut(path: Path, block: range) -> None:
+    journal = filled(path)
+    start = journal._end
+    journal.add(b"y" * 200, 11, 3)
+    journal.close()
+    data = bytearray(path.read_bytes())
+    for each in block:
+        data[start + each] = 0
+    path.write_bytes(data)
+    journal = SyncedJournal(path)
+    assert journal[:] == ENTRIES
+    journal.close()
+
+
+@pytest.mark.parametrize("damaged", [(8, 9), (3, 4, 5, 6, 7, 8, 9)])
+def test_two_damaged_records_at_the_end_stop_the_node(path: Path, damaged: tuple[int, ...]) -> None:
+    journal = filled(path)
+    ends = journal._ends[:]
+    journal.close()
+    data = bytearray(path.read_bytes())
+    for number in damaged:
+        data[ends[number] - 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ControllerStoreDamaged, match="others follow"):
+        SyncedJournal(path)
+    assert path.read_bytes() == data
 
 
 def test_damage_with_good_records_behind_it_stops_the_node(path: Path) -> None:
