@@ -12,7 +12,8 @@ on the disk when `add` returns, and the vote when `setCurrentTerm` returns.
 A crash can leave one torn record at the end, which was never acknowledged and is cut: each record
 is synced before the next is written. After a power cut the file may have its new size already, with
 zeros in the place of some or all blocks of the record. Anything else is damage: the node has lost
-entries that it acknowledged. It must not vote under its old name, so it does not start."""
+entries that it acknowledged. It must not vote under its old name, so it does not start.
+"""
 
 import base64
 import fcntl
