@@ -120,23 +120,22 @@ class Proposals:
         has proved that this controller leads: otherwise requests that are refused would fill the
         disk.
         """
-        encoded = encode(command)
-        if len(encoded) > _MAX_BYTES:
+        if preview(self._view.groups, command) is not None:
+            self._enqueue(None, lambda result: self._answer(command, result, done))
+        elif len(encoded := encode(command)) > _MAX_BYTES:
             done(Result(ResponseCode.CONTROLLER_INVALID_REQUEST, "the request is too long"))
-        elif preview(self._view.groups, command) is None:
-            self._enqueue(encoded, done)
         else:
-            self._enqueue(None, lambda result: self._answer(command, encoded, result, done))
+            self._enqueue(encoded, done)
         self._send()
 
-    def _answer(self, command: Command, encoded: bytes, confirmed: Result, done: Done) -> None:
+    def _answer(self, command: Command, confirmed: Result, done: Done) -> None:
         """Answer a command that changes nothing, unless the state is another one meanwhile."""
         if confirmed.code != ResponseCode.SUCCESS:
             done(confirmed)
             return
         result = preview(self._view.groups, command)
         if result is None:
-            self._enqueue(encoded, done)  # the caller sends it
+            self.submit(command, done)
         else:
             done(result)
 

@@ -24,6 +24,7 @@ from bolide.controller.liveness import Leases, LiveTable, boot_clock
 from bolide.controller.notices import RoleNotices
 from bolide.controller.proposals import Proposals, View
 from bolide.controller.state import Outcome, Snapshot
+from bolide.logs import ThrottledLog
 from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.server import RemotingServer
@@ -202,10 +203,13 @@ class Controller:
             self._failure.set_exception(exc)
 
     async def _scan(self) -> None:
+        failures = ThrottledLog(log)
         while True:
-            self.proposals.try_to_lead()
-            self.elections.scan()
-            self.live.drop_expired()
+            for step in (self.proposals.try_to_lead, self.elections.scan, self.live.drop_expired):
+                try:
+                    step()
+                except Exception as exc:  # noqa: BLE001  without scans nobody replaces a dead master
+                    failures.warning(step.__name__, "a scan failed: %s", exc, exc_info=exc)
             await asyncio.sleep(_SCAN_PERIOD)
 
     def _cancel_tasks(self) -> None:

@@ -111,6 +111,23 @@ async def test_a_silent_master_is_replaced_after_its_lease_and_brokers_are_told(
 
 
 @on_loop
+async def test_a_scan_that_fails_does_not_end_elections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(tmp_path) as (server, (master, follower)):
+        scan = server.elections.scan
+
+        def fail() -> None:
+            monkeypatch.setattr(server.elections, "scan", scan)
+            raise ValueError("once")
+
+        monkeypatch.setattr(server.elections, "scan", fail)
+        await until(lambda: "a scan failed: once" in caplog.text)
+        await master.fall_silent()
+        await until(lambda: follower.master == 2)
+
+
+@on_loop
 async def test_a_living_master_is_replaced_by_an_administrator_after_its_lease(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from bolide.controller.proposals import NOT_LEADER, Proposals, View
 from bolide.controller.state import ApplyId, Elect, Machine, Outcome, Register, Result
 from bolide.protocol.codes import ResponseCode as Code
@@ -92,3 +94,16 @@ def test_a_command_that_fits_into_no_entry_is_refused() -> None:
     proposals.submit(ApplyId("c", "g", 1, "x"), found.append)
     log.commit()
     assert found[-1].code == Code.SUCCESS
+
+
+def test_a_command_that_cannot_be_encoded_holds_up_no_other() -> None:
+    proposals, log = leading()
+    with pytest.raises(UnicodeError):
+        proposals.submit(ApplyId("c", "g\ud800", 1, "x"), lambda _: None)
+    found: list[Result] = []
+    proposals.submit(Register("h\ud800", 1, "x"), found.append)
+    proposals.submit(ApplyId("c", "g", 1, "x"), found.append)
+    log.commit()
+    assert sorted(each.code for each in found) == [
+        Code.SUCCESS, Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+    ]  # fmt: skip
