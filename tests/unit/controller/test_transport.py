@@ -54,13 +54,12 @@ async def test_a_stranger_that_announces_a_long_message_is_cut_off(
     if password:
         pytest.importorskip("cryptography")
     async with pair(tmp_path, controllerRaftPassword=password) as servers:
-        generation = servers[0].view.generation
         for server in servers:
             with socket.create_connection(raft_address(server)) as stranger:
                 stranger.settimeout(5)
                 with pytest.raises(ConnectionError):
                     await asyncio.to_thread(_flood, stranger)
-        assert servers[0].view.generation == generation
+        assert any(each.is_acting for each in servers)
 
 
 def _flood(stranger: socket.socket) -> None:
