@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 
+from bolide.remoting.tasks import SingleFlight
+
 log = logging.getLogger(__name__)
 
 _RESOLVED_FOR = 10.0
@@ -21,6 +23,7 @@ class HostNames:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._resolved: dict[str, tuple[float, frozenset[str]]] = {}
+        self._lookups: SingleFlight[str, frozenset[str]] = SingleFlight(OSError)
 
     async def addresses(self, host: str) -> frozenset[str]:
         """All addresses of a host; none while its name cannot be resolved."""
@@ -29,17 +32,20 @@ class HostNames:
             return frozenset((address,))
         at, found = self._resolved.get(host, (float("-inf"), frozenset[str]()))
         if self._clock() - at >= _RESOLVED_FOR:
-            try:
-                loop = asyncio.get_running_loop()
-                told = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-                found = frozenset(plain_host(str(each[4][0])) for each in told)
-            except (OSError, UnicodeError) as exc:
-                log.debug("cannot resolve %s: %s", host, exc)
-                found = frozenset()
+            found = await self._lookups.run(host, lambda: self._look_up(host), f"resolve {host}")
             if len(self._resolved) >= _MAX_NAMES:
                 self._resolved.clear()
             self._resolved[host] = self._clock(), found
         return found
+
+    async def _look_up(self, host: str) -> frozenset[str]:
+        try:
+            loop = asyncio.get_running_loop()
+            told = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as exc:
+            log.debug("cannot resolve %s: %s", host, exc)
+            return frozenset()
+        return frozenset(plain_host(str(each[4][0])) for each in told)
 
 
 def plain_host(host: str) -> str:
