@@ -81,6 +81,15 @@ def test_a_wrong_name_is_refused_with_the_right_ones() -> None:
     assert "broker-z-0: no such member; there are namesrv-0, broker-a-0, broker-b-0" in done.stderr
 
 
+@pytest.mark.usefixtures("cluster")
+def test_a_dead_member_cannot_be_stopped_again() -> None:
+    run("bolide", "cluster", "kill", "broker-a-0")
+    for verb in ("kill", "stop", "pause", "resume"):
+        done = run("bolide", "cluster", verb, "broker-a-0")
+        assert done.returncode != 0
+        assert "broker-a-0 does not run" in done.stderr
+
+
 def test_a_directory_has_one_cluster_at_a_time(cluster: Path) -> None:
     done = run("bolide", "cluster", "up")
 
@@ -98,7 +107,9 @@ def test_a_killed_cluster_is_cleaned_up(cluster: Path) -> None:
     until_gone(state.pid)
 
     assert "was killed there" in run("bolide", "cluster", "up").stderr
+    assert "`bolide cluster down` ends what it left" in run("bolide", "cluster", "status").stderr
     assert "ended what was left of it: broker-a-0" in run("bolide", "cluster", "down").stdout
+    assert not Path(state.control).parent.exists()
     for member in state.members:
         assert member.pid is not None
         until_gone(member.pid)
@@ -124,7 +135,7 @@ def test_a_start_that_fails_in_the_background_is_reported(port: int) -> None:
     )
 
     assert done.returncode != 0
-    assert "broker-a-0 ended before it served" in done.stderr
+    assert "broker-a-0 ended before it served: bolide: " in done.stderr
 
 
 def until_gone(pid: int) -> None:

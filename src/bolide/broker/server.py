@@ -194,7 +194,7 @@ class Broker:
         may_act = self.membership is None or self.membership.has_lease
         self._term.run_jobs(self._registration(), may_act=may_act)
         if not may_act:
-            self._lease_changed(False)
+            self._lease_changed(False, is_new=True)
         log.warning("this broker is %s now, after %.3f s", role, time.monotonic() - begun)
 
     def _prepare_master(self, role: Role) -> None:
@@ -240,7 +240,7 @@ class Broker:
         if self.membership is not None:
             self.membership.observe(state)
 
-    def _lease_changed(self, has_lease: bool) -> None:
+    def _lease_changed(self, has_lease: bool, *, is_new: bool = False) -> None:
         if self.parts.master is None:
             return
         required = self.config.value.master_lease_required
@@ -249,7 +249,8 @@ class Broker:
             self._term.start_services()
             self.store.stop_refusing(NoLease)
         else:
-            log.warning("no controller confirms that this broker is the master")
+            if not is_new:  # a master that was just elected gets its first lease soon
+                log.warning("no controller confirms that this broker is the master")
             self._term.pause_services()
             if required:
                 self.store.refuse(NoLease())

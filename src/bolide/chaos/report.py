@@ -75,7 +75,7 @@ def run_report(result: RunResult, where: Circumstances, picture: str) -> str:
     """The page of a run.
 
     Args:
-        picture: the name of the timeline, beside the page.
+        picture: the name of the timeline, beside the page; empty if there is none.
     """
     verdict = result.verdict
     faults = result.history.faults
@@ -89,8 +89,8 @@ def run_report(result: RunResult, where: Circumstances, picture: str) -> str:
     lines += ["## Faults", "", *nemesis_table(faults), ""]
     changes = failovers(result.history.masters)
     lines += [f"{len(changes)} changes of a master were seen.", ""]
-    lines += ["## Timeline", "", f"![Timeline of the run]({picture})", ""]
-    lines += [_LEGEND, ""]
+    if picture:
+        lines += ["## Timeline", "", f"![Timeline of the run]({picture})", "", _LEGEND, ""]
     lines += ["## Rounds", "", *_rounds_table(faults), ""]
     return "\n".join(lines)
 

@@ -54,9 +54,7 @@ Data = Annotated[
     Path | None, typer.Option(help="Directory of the cluster; by default a temporary one.")
 ]
 Keep = Annotated[bool, typer.Option(help="Keep the directory, also after a good run.")]
-Report = Annotated[
-    Path | None, typer.Option(help="File for the report in Markdown, the picture beside it.")
-]
+Report = Annotated[Path | None, typer.Option(help="File for the report in Markdown.")]
 BasePort = Annotated[int, typer.Option(help="Port of the first NameServer.")]
 
 _MODE, _NETWORK, _BASE_PORT = "single", "auto", 21876
@@ -104,7 +102,10 @@ def run(
     allow_loss: Annotated[
         bool, typer.Option(help="Count lost messages without failing; so does mode async.")
     ] = False,
-    report: Report = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="File for the report in Markdown; the timeline is beside it."),
+    ] = None,
     data: Data = None,
     base_port: BasePort = _BASE_PORT,
     keep: Keep = False,
@@ -123,7 +124,8 @@ def run(
 
     with ExitOnError(OSError), _directory(data, keep=keep) as work:
         shape = _shape(mode, brokers, replicas, namesrvs, controllers)
-        cluster = _cluster(shape, mode, network, base_port, parse_settings(settings), work.path)
+        chosen = _SETTINGS | parse_settings(settings)
+        cluster = _cluster(shape, mode, network, base_port, chosen, work.path)
         options = RunOptions(
             seed=seed, rounds=rounds, minutes=minutes, nemeses=tuple(nemesis or ()),
             is_loss_allowed=allow_loss or mode == "async",
@@ -137,7 +139,7 @@ def run(
             write_report(result, where, report)
             print(f"report: {report}")
         else:
-            print(run_report(result, where, "-"))
+            print(run_report(result, where, ""))
         work.is_good = result.verdict.is_good
     for line in result.verdict.violations:
         print(line, file=sys.stderr)
@@ -167,6 +169,8 @@ def failover(
 
     with ExitOnError(OSError), _directory(data, keep=keep) as work:
         shape = _shape(mode, 1, replicas, namesrvs, controllers)
+        if not shape.controllers:
+            raise ConfigError("a failover needs controllers: take --mode controller")
         cluster = _cluster(shape, mode, network, base_port, parse_settings(settings), work.path)
         options = FailoverOptions(fault=fault, rounds=rounds)
         result = _with_cluster(cluster, lambda target: measure_failover(target, options, _emit))
@@ -222,11 +226,15 @@ def _directory(given: Path | None, *, keep: bool) -> "Iterator[_Work]":
     """The directory of a run; a temporary one is removed after a good run."""
     work = _Work(given or Path(tempfile.mkdtemp(prefix="bolide-chaos-")))
     work.path.mkdir(parents=True, exist_ok=True)
+    is_refused = False
     try:
         yield work
+    except ConfigError:
+        is_refused = True
+        raise
     finally:
-        if not given and not any(work.path.iterdir()):
-            work.path.rmdir()
+        if is_refused and not given:
+            shutil.rmtree(work.path, ignore_errors=True)
         elif given or keep or not work.is_good:
             print(f"files of the run: {work.path}", file=sys.stderr)
         else:
@@ -249,7 +257,7 @@ def _cluster(
     return ClusterOptions(
         brokers=shape.brokers, replicas=shape.replicas, namesrvs=shape.namesrvs,
         controllers=shape.controllers, asynchronous=mode == "async", data=data,
-        base_port=base_port, network=_network(network, shape), settings={**_SETTINGS, **settings},
+        base_port=base_port, network=_network(network, shape), settings=settings,
     )  # fmt: skip
 
 
@@ -259,11 +267,13 @@ def _network(kind: str, shape: _Shape) -> str:
 
     from bolide.cluster.network import why_no_namespaces  # noqa: PLC0415
 
-    if kind != "auto" or why_no_namespaces():
+    if kind != "auto":
         return kind
     # Off loopback, controllers encrypt their connections.
     can_encrypt = not shape.controllers or find_spec("cryptography") is not None
-    return "namespaces" if can_encrypt else kind
+    if can_encrypt and not why_no_namespaces():
+        return "namespaces"
+    return "proxy" if sys.platform == "linux" else "plain"
 
 
 def _with_cluster(options: "ClusterOptions", measure: "Callable[[LocalTarget], Awaitable[T]]") -> T:

@@ -72,8 +72,14 @@ class ExitOnError:
 def fail(reason: str, code: int = START_FAILED) -> NoReturn:
     """Print a one-line message to standard error and exit."""
     logs.shutdown()
-    print(f"{Path(sys.argv[0]).name}: {reason}", file=sys.stderr)
+    print(f"{program_name()}: {reason}", file=sys.stderr)
     raise typer.Exit(code)
+
+
+def program_name() -> str:
+    """The name by which this program was started."""
+    name = Path(sys.argv[0]).name
+    return "bolide" if name == "__main__.py" else name
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from bolide.cli.command_line import program_name
 from bolide.config import load, options_of, read_file
 from bolide.store.config import StoreConfig
 from bolide.store.config import check as check_config
@@ -137,4 +138,4 @@ def print_records(path: Path, selection: Selection, limit: int | None, body: str
 
 
 def _warn(text: str) -> None:
-    print(f"{Path(sys.argv[0]).name}: {text}", file=sys.stderr)
+    print(f"{program_name()}: {text}", file=sys.stderr)

@@ -26,6 +26,7 @@ from bolide.cluster.network import remove_namespaces
 from bolide.errors import BolideError, ConfigError
 
 _FILE = "cluster.json"
+_CONTROL_PREFIX = "bolide-cluster-"
 _REQUEST_LIMIT = 64 * 1024
 _ANSWER_WITHIN = 120.0
 _ASK_WITHIN = 3.0
@@ -54,7 +55,12 @@ class NotRunning(BolideError):
     """There is no running cluster in a data directory."""
 
     def __init__(self, data: Path) -> None:
-        super().__init__(f"no cluster runs in {data}; start one with `bolide cluster up`")
+        is_left = (data / _FILE).exists()
+        super().__init__(
+            f"the cluster in {data} was killed; `bolide cluster down` ends what it left"
+            if is_left
+            else f"no cluster runs in {data}; start one with `bolide cluster up`"
+        )
 
 
 def read_state(data: Path) -> ClusterState | None:
@@ -81,7 +87,7 @@ class ControlServer:
     def __init__(self, cluster: LocalCluster, on_down: Callable[[], None]) -> None:
         self._cluster = cluster
         self._on_down = on_down
-        self._directory = tempfile.mkdtemp(prefix="bolide-cluster-")
+        self._directory = tempfile.mkdtemp(prefix=_CONTROL_PREFIX)
         self._socket = os.path.join(self._directory, "control")  # noqa: PTH118
         self._server: asyncio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -155,9 +161,15 @@ class ControlServer:
             "pause": self._cluster.pause, "resume": self._cluster.resume,
             "cut": self._cluster.cut, "slow": self._cluster.slow, "heal": self._cluster.heal,
         }  # fmt: skip
+        if verb in {"kill", "stop", "pause", "resume"}:
+            self._require_process(request["name"])
         result = actions[verb](**request)
         if result is not None:
             await result
+
+    def _require_process(self, name: str) -> None:
+        if self._cluster.process(name).pid is None:
+            raise ConfigError(f"{name} does not run; `bolide cluster start {name}` starts it")
 
 
 async def control(data: Path, verb: str, **arguments: Any) -> None:
@@ -201,6 +213,9 @@ async def take_down(data: Path) -> list[str]:
         os.kill(member.pid, signal.SIGKILL)
     if state.bridge:
         await remove_namespaces(state.bridge)
+    control_directory = Path(state.control).parent
+    if control_directory.name.startswith(_CONTROL_PREFIX):
+        shutil.rmtree(control_directory, ignore_errors=True)
     (data / _FILE).unlink()
     return [member.name for member in left]
 

@@ -190,6 +190,8 @@ def _peers(text: str, offset: int) -> list[Peer]:
             raise ConfigError(f"controllerDLegerPeers={text}: {exc}") from exc
         if peer.id in found:
             raise ConfigError(f"controllerDLegerPeers={text}: {peer.id} is there twice")
+        if any(peer.address == other.address for other in found.values()):
+            raise ConfigError(f"controllerDLegerPeers={text}: {peer.address} is there twice")
         found[peer.id] = peer
     if not found:
         raise ConfigError("controllerDLegerPeers names no controller")

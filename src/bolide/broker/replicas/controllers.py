@@ -117,7 +117,9 @@ class Controllers:
                             raise NoLeader(f"the outcome is unknown: {reason}")
                     await asyncio.sleep(_RETRY_DELAY)
         except TimeoutError as exc:
-            raise NoLeader(f"no controller of {list(self._addresses())} leads: {reason}") from exc
+            where = ", ".join(self._addresses())
+            why = f": {reason}" if reason else ""
+            raise NoLeader(f"no controller that leads answers at {where}{why}") from exc
 
     async def _find_leader(self) -> str | None:
         """Ask all controllers at once; one whose machine is off holds up nothing."""

@@ -29,7 +29,7 @@ class IdentityFile:
     def __init__(
         self, path: Path, cluster: str, broker_name: str, disk: Disk | None = None
     ) -> None:
-        self._path = path
+        self.path = path
         self._temp = path.with_name(f"{path.name}-temp")
         self._cluster = cluster
         self._broker_name = broker_name
@@ -41,7 +41,7 @@ class IdentityFile:
         Raises:
             ConfigError: the file belongs to another group, or is damaged.
         """
-        fields = self._read(self._path, _FIELDS)
+        fields = self._read(self.path, _FIELDS)
         return int(fields[2]) if fields else None
 
     def load_pending(self) -> PendingIdentity | None:
@@ -54,7 +54,7 @@ class IdentityFile:
 
     def confirm(self, broker_id: int) -> None:
         """Keep an id that the controller has given."""
-        self._write(self._path, str(broker_id))
+        self._write(self.path, str(broker_id))
         self.discard_pending()
 
     def discard_pending(self) -> None:

@@ -31,7 +31,7 @@ from bolide.errors import BolideError
 from bolide.events import Listeners
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.controller import SyncStateSet
-from bolide.protocol.codes import RequestCode
+from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.controller import (
     AlterSyncStateSetHeader,
     AlterSyncStateSetReply,
@@ -130,8 +130,18 @@ class Membership:
             except (BolideError, OSError) as exc:
                 if str(exc) != reported:
                     reported = str(exc)
-                    log.warning("cannot join the group yet: %s", exc)
+                    log.warning("cannot join the group yet: %s%s", exc, self._advice(exc))
                 await asyncio.sleep(_RETRY_DELAY)
+
+    def _advice(self, exc: Exception) -> str:
+        """What to do about a broker that the controllers have forgotten."""
+        code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+        if self.member_id < 0 or not isinstance(exc, Refusal) or exc.code != code:
+            return ""
+        return (
+            ". An administrator has removed it (cleanBrokerMetadata); to have it join as a new"
+            f" member, stop it, remove {self._identity.path} and start it again"
+        )
 
     async def _get_id(self) -> None:
         known = await asyncio.to_thread(self._identity.load)

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -31,7 +31,7 @@ from bolide.broker.settings.without_effect import (
 from bolide.config import load, option, options_of
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
-from bolide.remoting.address import is_loopback_host
+from bolide.remoting.address import is_loopback_host, split_address
 from bolide.remoting.client import ClientConfig
 from bolide.remoting.settings import EVERY_INTERFACE, LOOPBACK, ServerSettings
 from bolide.replication.peers import PeerPolicy
@@ -355,6 +355,11 @@ def load_settings(
     store = load(StoreConfig, given, others=others)
     check(broker)
     store_settings.check(store)
+    if broker.enable_controller_mode and (idle := given.keys() & {"brokerRole", "brokerId"}):
+        log.warning(
+            "%s: without effect, because enableControllerMode=true; the controllers give the id and"
+            " elect the master", ", ".join(sorted(idle)),
+        )  # fmt: skip
     return broker, store
 
 
@@ -388,18 +393,28 @@ def _check_role(config: BrokerConfig) -> None:
             raise ConfigError(
                 "enableControllerMode=true: set controllerAddr to the addresses of the controllers"
             )
+        _check_addresses("controllerAddr", config.controller_addr)
     elif (config.broker_role is BrokerRole.SLAVE) is not (config.broker_id > 0):
         raise ConfigError(
             f"brokerRole={config.broker_role}, brokerId={config.broker_id}: a master has"
             " brokerId=0, a slave brokerRole=SLAVE and a brokerId above 0"
         )
+    _check_addresses("haMasterAddress", filter(None, [config.ha_master_address]))
     PeerPolicy.of(config.ha_allowed_replicas)
     if config.ha_tls_enable and not _has_mutual_tls(config):
         raise ConfigError(
             "haTlsEnable=true: replicas verify each other, so set tls.server.certPath,"
             " tls.server.keyPath and tls.server.trustCertPath, and the same of tls.client with"
-            " tls.enable=true"
+            " useTLS=true"
         )
+
+
+def _check_addresses(key: str, addresses: Iterable[str]) -> None:
+    for address in addresses:
+        try:
+            split_address(address)
+        except ValueError as exc:
+            raise ConfigError(f"{key}: {exc}") from exc
 
 
 def _has_mutual_tls(config: BrokerConfig) -> bool:

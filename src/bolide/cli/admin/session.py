@@ -3,14 +3,13 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import typer
 
 from bolide.admin import AdminClient
 from bolide.cli.admin.credentials import ACCESS_KEY, SECRET_KEY, own_credentials
-from bolide.cli.command_line import FAILED, fail
+from bolide.cli.command_line import FAILED, fail, program_name
 from bolide.cli.tls_options import chosen_tls
 from bolide.errors import BolideError
 from bolide.logs import one_line
@@ -64,7 +63,7 @@ def run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T]]) -> 
 
 def warn(exc: BolideError) -> None:
     """Print a failure that does not stop the command to standard error."""
-    print(f"{Path(sys.argv[0]).name}: {reason_of(exc)}", file=sys.stderr)
+    print(f"{program_name()}: {reason_of(exc)}", file=sys.stderr)
 
 
 def reason_of(exc: BolideError) -> str:

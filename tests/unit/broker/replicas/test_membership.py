@@ -19,11 +19,11 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.controller import SyncStateSet
-from bolide.protocol.codes import RequestCode
+from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.header import Header
 from bolide.protocol.headers.controller import AlterSyncStateSetReply, NextBrokerIdReply
-from bolide.protocol.refusals import Refusal, ServerError
+from bolide.protocol.refusals import Refusal, ServerError, refusal_for
 from bolide.replication.epochs import Epochs
 from bolide.store.message_store import MessageStore
 from tests.support.aio import on_loop, until
@@ -196,6 +196,21 @@ async def test_a_new_member_applies_for_an_id_and_keeps_it(tmp_path: Path) -> No
     assert registered.broker_id == OWN
     assert registered.restarted
     assert registered.lost_tail
+
+
+@on_loop
+async def test_a_member_that_was_cleaned_away_says_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path)
+    bench.identity.confirm(OWN)
+    gone = refusal_for(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "not registered")
+    bench.controllers.failures[Code.CONTROLLER_REGISTER_BROKER] = gone
+    task = asyncio.create_task(bench.membership.run())
+    await until(lambda: "cannot join the group yet" in caplog.text)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert f"remove {tmp_path / 'brokerIdentity'} and start it again" in caplog.text
 
 
 @on_loop

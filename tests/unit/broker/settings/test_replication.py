@@ -42,6 +42,26 @@ def test_a_role_with_the_id_of_another_is_refused(role: str, number: str) -> Non
         loaded(brokerRole=role, brokerId=number)
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"enableControllerMode": "true", "controllerAddr": "127.0.0.1:9878;nonsense"},
+        {"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": "nonsense"},
+    ],
+)
+def test_an_address_that_is_none_is_named(texts: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="'nonsense' is not an address of the form host:port"):
+        loaded(**texts)
+
+
+def test_a_role_that_controllers_decide_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    loaded(
+        enableControllerMode="true", controllerAddr="127.0.0.1:9878", brokerRole="SLAVE",
+        brokerId="3",
+    )  # fmt: skip
+    assert "brokerId, brokerRole: without effect" in caplog.text
+
+
 def test_controller_mode_needs_controllers() -> None:
     with pytest.raises(ConfigError, match="set controllerAddr"):
         loaded(enableControllerMode="true")
