@@ -132,8 +132,9 @@ class BatchQueue(ConsumeQueue):
     def unit(self, queue_offset: int) -> Unit | None:
         return next(self.read(queue_offset, 1), None)
 
-    def end_below(self, physical_offset: int) -> int:
-        return self._end_of(self.tail.end_below(physical_offset) - 1)
+    def end_below(self, physical_offset: int, *, may_block: bool = True) -> int:
+        number = self._number_below(physical_offset, may_block=may_block)
+        return self._end_of(number - 1, may_block=may_block)
 
     def number_at(self, timestamp: int, *, after: bool = False) -> int:
         """Number of the first unit stored at a time (ms) or later; with `after`, only later."""
@@ -141,9 +142,13 @@ class BatchQueue(ConsumeQueue):
         low = self.first_offset
         return low + search(range(low, self.tail.end), timestamp, key=self._time_of)
 
-    def batch_at(self, number: int) -> BatchUnit | None:
-        """Return a unit by its number."""
-        data = self._numbered(number, 1) if number >= self.first_offset else b""
+    def batch_at(self, number: int, *, may_block: bool = True) -> BatchUnit | None:
+        """Return a unit by its number.
+
+        Raises:
+            NotInMemory: the unit is not cached, and the call may not block.
+        """
+        data = self._numbered(number, 1, may_block) if number >= self.first_offset else b""
         return BatchUnit._make(BATCH_UNIT.unpack(data)) if data else None
 
     # ---- files
@@ -187,8 +192,8 @@ class BatchQueue(ConsumeQueue):
         """Derive the next offset from the last unit."""
         self._next_offset = self._end_of(self.tail.end - 1)
 
-    def _end_of(self, number: int) -> int:
-        batch = self.batch_at(number)
+    def _end_of(self, number: int, *, may_block: bool = True) -> int:
+        batch = self.batch_at(number, may_block=may_block)
         return batch.end if batch else 0
 
     def _number_of(self, queue_offset: int, *, may_block: bool) -> int:

@@ -31,7 +31,7 @@ def read_batches(
     Raises:
         NotInMemory: the read needs the disk and may not block.
     """
-    low, high = queue.min_offset, queue.end_below(commit_log.readable)
+    low, high = queue.min_offset, queue.end_below(commit_log.readable, may_block=may_block)
     outside = status_outside(queue_offset, low, high)
     if outside:
         return ReadResult(outside[0], outside[1], low, high, inner_count=0)

@@ -179,9 +179,40 @@ class ConsumeQueue:
             found += tail.take(number + below, count - below)
         return found
 
-    def end_below(self, physical_offset: int) -> int:
-        """Return the offset behind the last unit whose record ends at or before a log position."""
-        return self.tail.end_below(physical_offset)
+    def end_below(self, physical_offset: int, *, may_block: bool = True) -> int:
+        """Return the offset behind the last unit whose record ends at or before a log position.
+
+        Raises:
+            NotInMemory: the units are not cached, and the call may not block.
+        """
+        return self._number_below(physical_offset, may_block=may_block)
+
+    def _number_below(self, physical_offset: int, *, may_block: bool) -> int:
+        """As `end_below`, but return the number behind that unit."""
+        tail = self.tail
+        end = tail.end_below(physical_offset)
+        # No unit in memory ends there. What replicas have confirmed may lie far behind that.
+        if end <= tail.base and end > self.first_offset:
+            return self._end_in_files(end, physical_offset, may_block=may_block)
+        return end
+
+    def _end_in_files(self, end: int, physical_offset: int, *, may_block: bool) -> int:
+        """Look for the end among the units below `end`: it is more likely to be near."""
+
+        def is_behind(number: int) -> bool:
+            data = self._numbered(number, 1, may_block)
+            if not data:  # retention removed the unit meanwhile
+                return False
+            unit = _unit(data)
+            return unit.size != BLANK_SIZE and unit.physical_offset + unit.size > physical_offset
+
+        if not is_behind(end - 1):
+            return end
+        first, high, step = self.first_offset, end - 1, _KEPT_UNITS
+        while (low := high - step) > first and is_behind(low):
+            high, step = low, 2 * step
+        low = max(low, first)
+        return low + bisect_left(range(low, high), True, key=is_behind)
 
     # ---- files
 

@@ -320,7 +320,7 @@ class MemoryQueue:
     def units(self, queue_offset: int, count: int, may_block: bool = True) -> bytearray:
         return self.tail.take(queue_offset, count)
 
-    def end_below(self, physical_offset: int) -> int:
+    def end_below(self, physical_offset: int, *, may_block: bool = True) -> int:
         return self.tail.end
 
     def raise_minimum(self, physical_offset: int) -> None:

@@ -108,7 +108,10 @@ class Queries:
         self, queue: ReadableQueue | None, queue_offset: int, *, may_block: bool
     ) -> int | None:
         """Return the physical offset of a queue's message, or None if there is none."""
-        if not queue or not queue.min_offset <= queue_offset < queue.end_below(self.log.readable):
+        if queue is None:
+            return None
+        end = queue.end_below(self.log.readable, may_block=may_block)
+        if not queue.min_offset <= queue_offset < end:
             return None
         unit = next(queue.read(queue_offset, 1, may_block=may_block), None)
         return unit.physical_offset if unit else None
@@ -228,7 +231,8 @@ class Queries:
         if queue is None:
             return 0
         if isinstance(queue, BatchQueue):
-            return batch_offset_at(queue, timestamp, boundary)
+            found = batch_offset_at(queue, timestamp, boundary)
+            return min(found, queue.end_below(self.log.readable))
         first, end = queue.min_offset, queue.end_below(self.log.readable)
         later = timestamp if boundary is Boundary.LOWER else timestamp + 1
         low, high = first, end

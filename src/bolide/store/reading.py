@@ -61,7 +61,7 @@ class ReadableQueue(Protocol):
     @property
     def min_offset(self) -> int: ...
 
-    def end_below(self, physical_offset: int) -> int: ...
+    def end_below(self, physical_offset: int, *, may_block: bool = True) -> int: ...
 
     def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]: ...
 
@@ -138,7 +138,7 @@ def read_queue(
     """Raises NotInMemory if the read needs the disk and may not block."""
     if queue is None:
         return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
-    low, high = queue.min_offset, queue.end_below(commit_log.readable)
+    low, high = queue.min_offset, queue.end_below(commit_log.readable, may_block=may_block)
     outside = status_outside(queue_offset, low, high)
     if outside:
         status, next_offset = outside

@@ -117,6 +117,27 @@ def test_every_offset_is_found_in_its_record(
     assert not list(queue.batches(len(owners), 1))
 
 
+def test_the_end_below_a_position_may_be_far_below_the_units_in_memory(tmp_path: Path) -> None:
+    queue = queue_of([(3, 0)] * 1000, tmp_path)
+    queue.write_below(2**62)
+    queue = BatchQueue(tmp_path, 46 * 4, disk=Disk(), descriptors=DescriptorCache())
+    queue.load()
+    assert queue.tail.base > 700
+    for records in (0, 1, 2, 400, 700, 999, 1000):
+        assert queue.end_below(records * 1000) == 3 * records
+        assert queue.end_below(records * 1000 + 999) == 3 * records
+
+
+def test_a_time_does_not_mean_a_record_that_is_not_confirmed(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.queues.batch_topics.add(b"Bulk")
+        fill(store, [3])
+        store.log.confirmed = store.log.end
+        fill(store, [3, 3], first=3)
+        assert store.max_offset("Bulk", 0) == 3
+        assert store.offset_at("Bulk", 0, 2**40 * 1000) == 3
+
+
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=30), st.integers(0, 40))
 @settings(max_examples=60, deadline=None)
 def test_the_minimum_is_the_first_message_of_the_first_record_left(

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from bolide.kernel.units import BLANK_SIZE, UNIT, UNIT_SIZE
+from bolide.store import consume_queue
 from bolide.store.consume_queue import ConsumeQueue, Unit
 from bolide.store.descriptors import DescriptorCache
 from bolide.store.disk import Disk
-from bolide.store.errors import DamagedFile
+from bolide.store.errors import DamagedFile, NotInMemory
 
 FILE_UNITS = 8
 RECORD = 100
@@ -134,6 +135,62 @@ def test_the_end_below_a_position_leaves_out_what_is_behind_it(open_queue: Open)
     assert queue.end_below(10**9) == 0
     fill(queue, 5)
     assert [queue.end_below(at) for at in (0, 99, 100, 399, 400, 10**9)] == [0, 0, 1, 3, 4, 5]
+
+
+def large_queue(open_queue: Open, *, is_loaded: bool) -> ConsumeQueue:
+    """A queue of 3,000 units in several files, of which most are not in memory."""
+    queue = open_queue(file_units=700)
+    for _ in range(30):
+        fill(queue, 100)
+        queue.write(queue.max_offset)
+    if is_loaded:
+        queue = open_queue(file_units=700)
+    assert queue.tail.base > 2000
+    return queue
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["written", "loaded"])
+def test_the_end_below_a_position_may_be_far_below_the_units_in_memory(
+    open_queue: Open, *, is_loaded: bool
+) -> None:
+    queue = large_queue(open_queue, is_loaded=is_loaded)
+    base = queue.tail.base
+    for end in (0, 1, 2, 100, 699, 700, 701, 1999, base - 201, base - 1, base, base + 1, 3000):
+        assert queue.end_below(end * RECORD) == end
+        assert queue.end_below(end * RECORD + RECORD - 1) == end
+
+
+def test_the_end_below_a_position_is_never_below_the_first_file(open_queue: Open) -> None:
+    queue = large_queue(open_queue, is_loaded=True)
+    queue.remove_below(1500 * RECORD)
+    assert queue.first_offset == 1400
+    found = [queue.end_below(at * RECORD) for at in (0, 1400, 1401, 1800)]
+    assert found == [1400, 1400, 1401, 1800]
+
+
+def test_blank_units_in_the_files_count_as_below_any_position(open_queue: Open) -> None:
+    queue = open_queue(file_units=700)
+    queue.start_at(600)
+    for number in range(2000):
+        queue.append(UNIT.pack(*unit(number)))
+        queue.write(queue.max_offset)
+    assert queue.tail.base > 1000
+    assert [queue.end_below(at * RECORD) for at in (0, 1, 50)] == [600, 601, 650]
+
+
+def test_the_end_is_not_looked_up_in_the_files_if_it_is_in_memory(
+    open_queue: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = large_queue(open_queue, is_loaded=True)
+    place = (queue.tail.base + 1) * RECORD
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NotInMemory("somewhere", 0)
+
+    monkeypatch.setattr(consume_queue, "read_at", refuse)
+    assert queue.end_below(place) == queue.tail.base + 1
+    with pytest.raises(NotInMemory):
+        queue.end_below(place - 2 * RECORD, may_block=False)
 
 
 def test_truncating_drops_units_in_memory_and_on_the_disk(open_queue: Open, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class PullPath:
         else:
             data = self._at_end(plan, queue_offset, opaque)
         self._fall_throughs.served_pulls += 1
-        if plan.commits and commit_offset >= 0:
+        if plan.commits and commit_offset >= 0 and not self._offsets.is_frozen:
             self._offsets.commit(
                 plan.group, plan.topic, plan.queue_id, commit_offset, peer=connection.peer
             )
@@ -151,6 +151,8 @@ class PullPath:
                     return None, FallThrough.QUEUE
             log_end = self._log.readable
             low, high = queue.min_offset, queue.tail.end_below(log_end)
+            if high <= queue.tail.base:  # the end may lie among the units in the files
+                high = queue.end_below(log_end, may_block=False)
             if low <= queue_offset < high:
                 units = self._units(plan, queue, queue_offset, high)
                 reply = plan.replies.found(

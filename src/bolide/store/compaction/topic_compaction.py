@@ -207,7 +207,7 @@ class TopicCompaction:
             found = ReadResult(ReadStatus.NO_MATCHED_MESSAGE, end)
         low = copied.min_offset
         found.min_offset = queue.min_offset if low is None else min(low, queue.min_offset)
-        found.max_offset = queue.max_offset
+        found.max_offset = queue.end_below(self._commit_log.readable, may_block=may_block)
         return found
 
     def min_offset(self, topic: str, queue_id: int) -> int | None:

@@ -23,9 +23,11 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting import connection as connection_module
-from bolide.store.config import FlushMode
+from bolide.store import consume_queue
+from bolide.store.config import FlushMode, StoreConfig
 from bolide.store.errors import NotInMemory
 from bolide.store.memory_store import MemoryQueue
+from bolide.store.message_store import MessageStore
 from tests.support.aio import on_loop, until
 from tests.support.broker import COMMIT, SUBSCRIBED, SUSPEND, pull_header
 from tests.support.broker_core import BrokerCore, Peer, PreparingFastPath
@@ -261,6 +263,32 @@ async def test_what_is_not_in_memory_falls_through(
         assert ahead(core, core.connect(), request())
         monkeypatch.setattr(core.store.log, "read_block", refuse)
         assert ahead(core, core.connect(), request(2)) is None
+
+
+@on_loop
+async def test_what_is_not_confirmed_is_not_delivered_however_much_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MessageStore(StoreConfig(root=tmp_path / "files"), background=False)
+    async with core_in(tmp_path, store=store) as core:
+        store.log.confirmed = store.log.end
+        for _ in range(3):
+            for _ in range(1000):
+                core.intake.append(draft())
+            store.maintenance.run()
+        assert store.max_offset("T", 0) == 40
+        for offset in (0, 39):
+            assert b'"maxOffset":"40"' in both_ways(core, request(queue_offset=offset))
+        assert ahead(core, core.connect(), request(queue_offset=39)) is not None
+        for offset in (40, 41, 100, 2000):
+            data = both_ways(core, request(queue_offset=offset))
+            assert response_of(data).code != 0
+
+        def refuse(*_: object, **__: object) -> None:
+            raise NotInMemory("somewhere", 0)
+
+        monkeypatch.setattr(consume_queue, "read_at", refuse)
+        assert ahead(core, core.connect(), request(queue_offset=39)) is None
 
 
 @pytest.mark.parametrize("first", [0, 500], ids=["whole", "the first units are gone"])

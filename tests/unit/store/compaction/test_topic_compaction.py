@@ -153,6 +153,19 @@ def test_messages_that_are_not_copied_yet_are_read_from_the_consume_queue(tmp_pa
     store.close()
 
 
+def test_a_read_of_a_copy_does_not_tell_of_messages_that_are_not_confirmed(
+    tmp_path: Path,
+) -> None:
+    store = opened(tmp_path)
+    put(store, VALUES)
+    store.log.confirmed = store.log.end
+    put(store, VALUES)
+    assert read_all(store) == newest(VALUES, 0)
+    assert store.read(TOPIC, 0, 3).max_offset == len(VALUES)
+    assert log_of(store).max_offset == len(VALUES)
+    store.close()
+
+
 def test_a_filter_applies_to_compacted_messages(tmp_path: Path) -> None:
     store = opened(tmp_path)
     for number in range(4):
