@@ -144,6 +144,7 @@ class Pulls:
             is_slave=is_slave,
             has_flag=bool(header.sys_flag & COMMIT),
             commit_offset=header.commit_offset,
+            is_frozen=self.parts.offsets.is_frozen,
         ):
             self.parts.offsets.commit(
                 header.consumer_group,

@@ -57,6 +57,6 @@ def next_offset(result: ReadResult, requested: int, *, is_slave: bool) -> int:
     return requested if is_slave and result.status in _OUT_OF_BOUNDS else result.next_offset
 
 
-def commits(*, is_slave: bool, has_flag: bool, commit_offset: int) -> bool:
-    """Whether the offset that a pull carries is committed."""
-    return has_flag and commit_offset >= 0 and not is_slave
+def commits(*, is_slave: bool, has_flag: bool, commit_offset: int, is_frozen: bool) -> bool:
+    """Whether the offset that a pull carries is committed; `is_frozen`: see `OffsetTable`."""
+    return has_flag and commit_offset >= 0 and not is_slave and not is_frozen

@@ -1,6 +1,7 @@
 """Which member of a broker group is suggested, and how a slave answers pulls."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,14 @@ def test_a_slave_corrects_no_offset() -> None:
 
 
 def test_offsets_that_pulls_carry_are_not_committed_at_a_slave() -> None:
-    assert slave_reads.commits(is_slave=False, has_flag=True, commit_offset=0)
-    assert not slave_reads.commits(is_slave=False, has_flag=False, commit_offset=7)
-    assert not slave_reads.commits(is_slave=False, has_flag=True, commit_offset=-1)
-    assert not slave_reads.commits(is_slave=True, has_flag=True, commit_offset=7)
+    commits = partial(
+        slave_reads.commits, is_slave=False, has_flag=True, commit_offset=0, is_frozen=False
+    )
+    assert commits()
+    assert not commits(has_flag=False)
+    assert not commits(commit_offset=-1)
+    assert not commits(is_slave=True)
+    assert not commits(is_frozen=True)
 
 
 # ---- through the handlers and the fast path
