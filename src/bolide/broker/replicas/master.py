@@ -65,7 +65,7 @@ class MasterReplication:
         """Emitted when a slave reported, connected or left."""
         self._nearest = _NOWHERE
         """The highest position that a slave reported."""
-        self._members: frozenset[int] = frozenset((role.member_id,))
+        self._members = role.members | {role.member_id}
         self._listed = PeerPolicy.of(config.ha_allowed_replicas)
         self.primary = Primary(
             store.log,
@@ -103,6 +103,11 @@ class MasterReplication:
     @property
     def lacks_master(self) -> bool:
         return False
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which this broker was elected."""
+        return self._role.epoch
 
     # ---- what sends wait for
 

@@ -338,7 +338,7 @@ class Membership:
                     continue
                 taken, self._failed_roles = wanted, 0
             master = self._replication()
-            if master is not None and state.master_id == self.member_id:
+            if master is not None and self.state.epoch == master.epoch:
                 master.set_members(self.state.members | self._unresolved)
 
     def _role_in(self, state: GroupState) -> Role:
@@ -349,6 +349,7 @@ class Membership:
             is_elected=True,
             member_id=self.member_id,
             epoch=state.epoch,
+            members=state.members,
             master_address=None if is_master else state.master_address,
         )
 
@@ -364,7 +365,13 @@ class Membership:
 
     async def _keep_set_once(self) -> None:
         master, state = self._replication(), self.state
-        if master is None or state is None or state.master_id != self.member_id:
+        # A master that is elected again still has the slaves of its last epoch until the new term.
+        if (
+            master is None
+            or state is None
+            or state.master_id != self.member_id
+            or state.epoch != master.epoch
+        ):
             self._gone_since.clear()
             self._behind.clear()
             return

@@ -26,6 +26,8 @@ class Role:
     """Id that the controller knows this broker by; -1 while it is unknown."""
     epoch: int = -1
     """Epoch of the master, in controller mode."""
+    members: frozenset[int] = frozenset()
+    """Ids of the sync-state set with which the role begins, in controller mode."""
     master_address: str | None = None
     """Address of the master, if a controller told it."""
 

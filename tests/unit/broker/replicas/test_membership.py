@@ -97,6 +97,7 @@ class FakeMaster:
     """What slaves reported, and who counts."""
 
     def __init__(self) -> None:
+        self.epoch = 3
         self.acked: dict[int, int] = {}
         self.members: list[set[int]] = []
         self.lacking_metadata: set[int] = set()
@@ -132,6 +133,8 @@ class Bench:
         )
         self.master = FakeMaster()
         self.roles: list[Role] = []
+        self.term_begins = asyncio.Event()
+        self.term_begins.set()
         self.leases: list[bool] = []
         self.identity = IdentityFile(
             directory / "brokerIdentity", config.broker_cluster_name, "broker-a"
@@ -150,7 +153,9 @@ class Bench:
         self.membership.on_lease.add(self.leases.append)
 
     async def _take_role(self, role: Role) -> None:
+        await self.term_begins.wait()
         self.roles.append(role)
+        self.master.epoch = role.epoch
 
     def _replication(self) -> MasterReplication | None:
         is_master = bool(self.roles) and self.roles[-1].is_master
@@ -357,6 +362,28 @@ async def test_a_slave_without_the_tables_of_its_master_is_not_added(tmp_path: P
         assert not bench.controllers.wanted_sets()
         bench.master.lacking_metadata = set()
         await until(lambda: members_of(bench) == {OWN, 1})
+
+
+@on_loop
+async def test_slaves_of_the_last_epoch_are_not_added_while_a_master_is_elected_again(
+    tmp_path: Path,
+) -> None:
+    async with joined(tmp_path) as bench:
+        bench.membership.observe(state(OWN, 1))
+        await until(lambda: bench.master.members)
+        bench.master.acked = {1: 100}
+        counted = len(bench.master.members)
+        bench.term_begins.clear()
+
+        bench.membership.observe(state(OWN, epoch=5))
+        await asyncio.sleep(0.1)  # ten looks at the set
+        assert bench.controllers.wanted_sets() == []
+        assert len(bench.master.members) == counted
+
+        bench.term_begins.set()
+        await until(bench.controllers.wanted_sets)
+        assert bench.controllers.wanted_sets()[0] == {OWN, 1}
+        assert bench.roles[-1].members == {OWN}
 
 
 @on_loop
