@@ -31,6 +31,8 @@ class Flushed(NamedTuple):
 
     position: int
     failure: StoreUnwritable | None = None
+    generation: int = 0
+    """With a failure: appends of an earlier generation than this, behind the position, are void."""
 
 
 Listener = Callable[[Flushed], None]
@@ -228,7 +230,7 @@ class Flusher:
                     self._failures.pop(self.generation - _KEPT_FAILURES, None)
                     self.generation += 1
                 self._flush_done.notify_all()
-            self._notify_listeners(Flushed(self._log.flushed, failure))
+            self._notify_listeners(Flushed(self._log.flushed, failure, self.generation))
 
     def _notify(self, flushed: Flushed) -> None:
         if self._waiting:

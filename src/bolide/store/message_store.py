@@ -286,6 +286,8 @@ class MessageStore(FileAppends):
         self.health.refuse(COMMIT_LOG, f"the commit log cannot be written: {reason_of(exc)}")
         if self._staged:  # staged messages were not readable; the flusher holds the lock
             self.log.rewind()
+            # A former master's last group may fail after the store has begun to follow another.
+            self.replica.dispatched = min(self.replica.dispatched, self.log.end)
             self.queues.rewind(self.log.written)
             self._keys.rewind(self.log.written)
             self._units = self.queues.units()

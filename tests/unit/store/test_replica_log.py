@@ -1,4 +1,5 @@
 import errno
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from bolide.store.config import FlushMode
 from bolide.store.disk import Disk
 from bolide.store.errors import StoreUnwritable
 from bolide.store.message_store import MessageStore
+from bolide.store.reading import ReadLimits
 from bolide.store.replica_log import LogMismatch
 from bolide.store.truncation import truncate_store
 from tests.support.faults import FaultyDisk, copy_store
@@ -335,6 +337,38 @@ def test_what_is_not_confirmed_cannot_be_read(tmp_path: Path) -> None:
         assert len(store.find("T", "k", unconfirmed=True)) == 2
 
 
+def test_what_a_stalled_replica_does_not_confirm_stays_unreadable(tmp_path: Path) -> None:
+    """However much is appended meanwhile, and also after a restart."""
+    config = small_config(tmp_path / "store", log_size=1 << 20, queue_units=1000)
+    with MessageStore(config, background=False) as store:
+        fill(store, 100)
+        store.log.confirmed = store.log.end
+        confirmed = readable_counts(store)
+        for _ in range(3):
+            fill(store, 3000)
+            store.maintenance.run()
+            assert readable_counts(store) == confirmed
+        store.maintenance.checkpoint()
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    killed = small_config(tmp_path / "copy", log_size=1 << 20, queue_units=1000)
+    with MessageStore(killed, background=False) as store:
+        store.log.confirmed = store.confirmed_before
+        assert readable_counts(store) == confirmed
+
+
+def readable_counts(store: MessageStore) -> list[tuple[int, int, int]]:
+    """Of each queue: its end as clients see it, what a read returns, and what its end returns."""
+    found = []
+    for queue_id in range(3):
+        end, most = store.max_offset("T", queue_id), ReadLimits(10_000, 1 << 20)
+        behind = store.read("T", queue_id, end + 10)
+        assert (behind.records, behind.max_offset) == ([], end)
+        assert store.stored_at("T", queue_id, end) == -1
+        assert not store.is_recent("T", queue_id, end)
+        found.append((end, len(store.read("T", queue_id, 0, most).records), behind.next_offset))
+    return found
+
+
 def test_a_failing_disk_takes_no_bytes_until_it_is_mended(tmp_path: Path) -> None:
     """What lies behind the flushed part is written again then, and the rest is erased."""
     with MessageStore(small_config(tmp_path / "master"), background=False) as master:
@@ -382,3 +416,35 @@ def test_a_promoted_replica_with_staged_bytes_writes_at_its_end(tmp_path: Path) 
             assert slave.log.flushed == slave.log.end == appended.end
             assert bodies(slave)[2] == [*bodies(master)[2][:-1], b"next"]
             assert bodies(slave)[:2] == bodies(master)[:2]
+
+
+def test_a_master_deposed_during_a_flush_that_fails_dispatches_what_replaces_its_group(
+    tmp_path: Path,
+) -> None:
+    disk = FaultyDisk()
+    config = small_config(tmp_path / "old", mode=FlushMode.SYNC)
+    with (
+        MessageStore(small_config(tmp_path / "new"), background=False) as new,
+        MessageStore(config, disk=disk, background=False) as old,
+    ):
+        old.append(draft(body=b"both"))
+        assert old.flush()
+        old.append(draft(body=b"lost 1"))
+        old.append(draft(body=b"lost 2"))
+        old.replica.begin()
+        with disk.failing("sync", errno.EIO, "commitlog"):
+            assert not old.flush()
+        old.maintenance.run()
+
+        new.replica.begin()
+        new.replica.append(0, memoryview(log_bytes(old)))
+        new.replica.dispatch()
+        new.finish_replication()
+        for number in range(5):
+            new.append(draft(body=f"new {number:2}".encode()))
+        old.replica.append(old.log.end, memoryview(log_bytes(new))[old.log.end :])
+        assert old.flush()
+        old.replica.dispatch()
+
+        assert log_bytes(old) == log_bytes(new)
+        assert bodies(old, 1) == bodies(new, 1)

@@ -135,7 +135,6 @@ class Durability:
         self._group_begun = 0.0
         """Time of the first append of the group whose flush has not begun."""
         self._newest_end = self._last_seen_end = 0
-        self._failures = 0
         self._is_stopped = False
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -284,10 +283,9 @@ class Durability:
     def _flushed(self, flushed: Flushed) -> None:
         self._flushed_end = flushed.position
         if flushed.failure is not None:
-            self._failures += 1
-            self.on_rolled_back(flushed.position, self._failures)
-            self._durable = self._refuse(self._durable, flushed.position, flushed.failure)
-            self._answers = self._refuse(self._answers, flushed.position, flushed.failure)
+            self.on_rolled_back(flushed.position, flushed.generation)
+            self._durable = _refuse(self._durable, flushed, flushed.failure)
+            self._answers = _refuse(self._answers, flushed, flushed.failure)
         self.on_flushed()
         self._advance()
 
@@ -300,18 +298,6 @@ class Durability:
     def _complete(self, waiters: deque[DurabilityWaiter], position: int) -> None:
         while waiters and waiters[0].end <= position:
             waiters.popleft().complete(ResponseCode.SUCCESS)
-
-    def _refuse(
-        self, waiters: deque[DurabilityWaiter], position: int, failure: StoreUnwritable
-    ) -> deque[DurabilityWaiter]:
-        """Fail waiters of rolled-back messages: behind the position, of an older generation."""
-        kept: deque[DurabilityWaiter] = deque()
-        for each in waiters:
-            if each.end > position and each.generation < self._failures:
-                each.complete(failure)
-            else:
-                kept.append(each)
-        return kept
 
     def _sweep(self) -> None:
         """Complete waiters past their timeout: their messages are stored but not durable."""
@@ -335,6 +321,19 @@ class Durability:
         if self._lacks_replicas(waiting):
             return ResponseCode.FLUSH_SLAVE_TIMEOUT
         return ResponseCode.FLUSH_DISK_TIMEOUT
+
+
+def _refuse(
+    waiters: deque[DurabilityWaiter], flushed: Flushed, failure: StoreUnwritable
+) -> deque[DurabilityWaiter]:
+    """Fail waiters of rolled-back messages; returns the others."""
+    kept: deque[DurabilityWaiter] = deque()
+    for each in waiters:
+        if each.end > flushed.position and each.generation < flushed.generation:
+            each.complete(failure)
+        else:
+            kept.append(each)
+    return kept
 
 
 def _without_slave(waiting: DurabilityWaiter) -> DurabilityWaiter:

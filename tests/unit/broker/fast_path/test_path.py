@@ -320,7 +320,7 @@ async def test_a_message_that_is_taken_back_is_refused(tmp_path: Path) -> None:
     core, store = sync_core(tmp_path)
     peer = core.connect()
     peer.receive(plain())
-    store.tell(Flushed(0, StoreUnwritable("the disk fails")))
+    store.tell(Flushed(0, StoreUnwritable("the disk fails"), 1))
     answer = await answer_of(peer)
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "the disk fails" in (answer.remark or "")

@@ -1,6 +1,7 @@
 """When waiters are completed: flush, failure and timeout."""
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from bolide.store.config import FlushMode, StoreConfig
 from bolide.store.errors import StoreUnwritable
 from bolide.store.flusher import Flushed
 from bolide.store.memory_store import MemoryStore
+from bolide.store.message_store import MessageStore
 from tests.support.aio import on_loop, until
+from tests.support.faults import FaultyDisk
+from tests.support.store import draft, small_config
 
 OK, SLOW = ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT
 BROKEN = StoreUnwritable("the disk fails")
@@ -41,9 +45,12 @@ class Bench:
     def _listen(self, listener: object) -> None:
         self._listener = listener
 
-    async def flushed(self, position: int, failure: StoreUnwritable | None = None) -> None:
+    async def flushed(
+        self, position: int, failure: StoreUnwritable | None = None, generation: int = 1
+    ) -> None:
         """Report a flush from another thread, as the flusher does."""
-        await asyncio.to_thread(self._listener, Flushed(position, failure))  # type: ignore[arg-type]
+        flushed = Flushed(position, failure, generation)
+        await asyncio.to_thread(self._listener, flushed)  # type: ignore[arg-type]
         await asyncio.sleep(0)
 
     def wait(self, name: str, end: int, generation: int = 0) -> None:
@@ -102,12 +109,35 @@ async def test_each_failure_refuses_its_own_generation() -> None:
     bench = Bench()
     await bench.flushed(0, BROKEN)
     bench.wait("second", 20, generation=1)
-    await bench.flushed(0, BROKEN)
+    await bench.flushed(0, BROKEN, generation=2)
     bench.wait("third", 20, generation=2)
     assert bench.told == [("second", BROKEN)]
     await bench.flushed(20)
     assert bench.told[1:] == [("third", OK)]
     bench.durability.stop()
+
+
+@on_loop
+async def test_failures_before_the_term_of_a_master_do_not_hide_a_rollback(
+    tmp_path: Path,
+) -> None:
+    config = ConfigCell(small_config(tmp_path, mode=FlushMode.SYNC))
+    disk = FaultyDisk()
+    with MessageStore(config, disk=disk, background=False) as store:
+        store.append(draft(body=b"of an earlier term"))
+        with disk.failing("sync", errno.EIO, "commitlog"):
+            assert not store.flush()
+        store.maintenance.run()
+        durability = Durability(store, config)
+        durability.start()
+        told: list[int | StoreUnwritable] = []
+        durability.when_answerable(store.append(draft(body=b"rolled back")), told.append)
+        with disk.failing("sync", errno.EIO, "commitlog"):
+            assert not store.flush()
+        await until(lambda: told)
+        store.maintenance.run()
+        durability.stop()
+        assert [type(each) for each in told] == [StoreUnwritable]
 
 
 @on_loop

@@ -481,7 +481,7 @@ async def test_with_sync_flush_the_answer_says_what_the_disk_did(
         opaque = peer.ask(RequestCode.SEND_MESSAGE, send_header(topic), b"x")
         await until(lambda: core.log)
         assert peer.answer(opaque) is None
-        store.tell(Flushed(0 if failure else store.log.written, failure))
+        store.tell(Flushed(0 if failure else store.log.written, failure, 1))
         await until(lambda: peer.answer(opaque))
         answer = peer.answer(opaque)
         assert answer is not None

@@ -218,7 +218,7 @@ async def test_with_sync_flush_the_answer_reports_the_outcome_of_the_flush(
         sending = asyncio.create_task(send_back(core, offset))
         await until(lambda: len(core.log) == 2)
         assert not sending.done()
-        store.tell(Flushed(0 if failure else store.log.written, failure))
+        store.tell(Flushed(0 if failure else store.log.written, failure, 1))
         assert (await sending).code == code
 
 

@@ -271,7 +271,7 @@ async def test_an_end_that_the_store_takes_back_is_none(tmp_path: Path) -> None:
         ending = EndRequest(place.physical_offset, 0, TransactionType.COMMIT, "g")
         op = core.coordinator.ender.end_now(ending)
         assert core.open == []
-        core.store.tell(Flushed(place.end, StoreUnwritable("the disk fails")))
+        core.store.tell(Flushed(place.end, StoreUnwritable("the disk fails"), 1))
         with pytest.raises(ServiceNotAvailable):
             await core.coordinator.ender.wait_durable(op)
         assert core.open == [0]
@@ -289,7 +289,7 @@ async def test_a_commit_whose_message_is_taken_back_is_none_though_its_op_was_ne
         ending = EndRequest(place.physical_offset, 0, TransactionType.COMMIT, "g")
         needed = core.coordinator.ender.end_now(ending)
         assert needed is not None
-        core.store.tell(Flushed(place.end, StoreUnwritable("the disk fails")))
+        core.store.tell(Flushed(place.end, StoreUnwritable("the disk fails"), 1))
         with pytest.raises(ServiceNotAvailable):
             await core.coordinator.ender.wait_durable(needed)
         assert core.open == [0]
@@ -320,7 +320,7 @@ async def test_of_a_commit_only_the_op_is_taken_back_and_it_is_not_delivered_aga
         ending = EndRequest(place.physical_offset, 0, TransactionType.COMMIT, "g")
         op = core.coordinator.ender.end_now(ending)
         assert op is not None
-        core.store.tell(Flushed(op.physical_offset, StoreUnwritable("the disk fails")))
+        core.store.tell(Flushed(op.physical_offset, StoreUnwritable("the disk fails"), 1))
         with pytest.raises(ServiceNotAvailable):
             await core.coordinator.ender.wait_durable(op)
         assert (core.open, core.delivered) == ([], [0])
@@ -338,7 +338,7 @@ async def test_of_a_move_only_the_op_is_taken_back_and_one_half_is_left(tmp_path
         assert isinstance(core.store, HeldStore)
         await core.send(0)
         copy, place = core.coordinator.queue.move(core.halves[0], check_times=1)
-        core.store.tell(Flushed(place.end, StoreUnwritable("the disk fails")))
+        core.store.tell(Flushed(place.end, StoreUnwritable("the disk fails"), 1))
         assert (core.open, copy.queue_offset) == ([0], 1)
 
 
