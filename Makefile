@@ -11,7 +11,8 @@ SHARES := interop spark clusters rest units
 interop := tests/interop --ignore=tests/interop/matrix
 spark := tests/spark tests/interop/matrix tests/crash
 clusters := tests/chaos tests/unit/cluster $(patsubst %,tests/integration/test_%.py,cluster_commands conf_samples \
-	controller elected_masters replicas acting_master examples broker_workers failover several_servers)
+	controller elected_masters replicas acting_master examples broker_workers failover pending_work \
+	several_servers)
 units := tests/unit tests/model tests/contract tests/golden --ignore=tests/unit/cluster
 rest := tests $(addprefix --ignore=,tests/interop tests/spark tests/crash $(filter-out --%,$(units)) $(clusters))
 # Options for bench-compare, such as COMPARE="--resume --context" or COMPARE="--baseline ../old".
