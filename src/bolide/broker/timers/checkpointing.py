@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bolide.kernel import read_record
 from bolide.model.names import TIMER_TOPIC
-from bolide.model.properties import PropertyName
+from bolide.model.properties import PropertyName, parse_number
 from bolide.protocol.property_string import decode_properties
 from bolide.protocol.record import MAGIC_BLANK, RECORD_HEAD, Record, is_record_magic
 from bolide.protocol.record_errors import BadRecord
@@ -165,6 +165,13 @@ class ResumePoint:
     """See `TimerEnqueuer`."""
     delivered: set[DeliveryIdentity] = field(default_factory=set)
     """Deliveries already made from the slots to read."""
+
+    @property
+    def delivered_to_ms(self) -> int:
+        """The latest time of the deliveries already made; ahead if the clock was set back."""
+        times = (parse_number(each.due) or 0 for each in self.delivered)
+        limit = self.checkpoint.timestamp + _MAX_CLOCK_STEP_MS
+        return max((each for each in times if each < limit), default=0)
 
     @property
     def delivered_from(self) -> int | None:

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 
 from bolide.broker.background import TIMERS, on_thread
 from bolide.broker.produce.durability import Durability
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 _MAX_TURN = 0.002
 """Seconds of deliveries after which the event loop serves others."""
 _TOO_LARGE_RETRY_MS = 10_000
+_REMEMBERED_SLOTS = 600
 
 Continuation = Callable[[RecordDraft, dict[str, str]], Sequence[RecordDraft] | None]
 """Called with a message about to be delivered to its topic, and its properties; returns the drafts
@@ -50,6 +52,7 @@ class TimerDelivery:
         continuations: Sequence[Continuation],
         delivered: set[DeliveryIdentity],
         delivered_from: int | None,
+        first_deliveries: Mapping[int, int],
     ) -> None:
         self._store = store
         self._intake = intake
@@ -61,8 +64,10 @@ class TimerDelivery:
         self._continuations = continuations
         self._delivered = delivered
         self._delivered_from = delivered_from
-        self._first_of_slot: dict[int, int] = {}
+        self._first_of_slot = dict(first_deliveries)
         """Physical offset of the first delivery from each open slot."""
+        self._passed: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED_SLOTS)
+        """The same of the slots that the cursor passed last."""
         self.is_carried: Callable[[int], bool] = lambda _: False
         """Returns whether the message at a physical offset was re-appended meanwhile."""
 
@@ -70,9 +75,15 @@ class TimerDelivery:
         """Return a physical offset before which nothing of the open slots was delivered."""
         cursor = self._due_queue.cursor
         for slot in [slot for slot in self._first_of_slot if slot < cursor]:
-            del self._first_of_slot[slot]
+            self._passed.append((slot, self._first_of_slot.pop(slot)))
         known = [] if self._delivered_from is None else [self._delivered_from]
         return min([*self._first_of_slot.values(), *known], default=end)
+
+    @property
+    def first_deliveries(self) -> dict[int, int]:
+        """Physical offset of the first delivery from each slot, also from some that are done: they
+        are open again if the clock is set back."""
+        return {**dict(self._passed), **self._first_of_slot}
 
     def forget_delivered(self) -> None:
         """Drop the deliveries found in the log after the last crash."""

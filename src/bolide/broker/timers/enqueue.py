@@ -70,6 +70,12 @@ class TimerEnqueuer:
         self._window_ms = window_ms
         self._done_before_ms = done_before_ms
         self._done_below_offset = done_below_offset
+        self._read_again_to = min(done_below_offset, store.max_offset(TIMER_TOPIC, 0))
+
+    @property
+    def is_rebuilding(self) -> bool:
+        """Whether messages are read again that had a slot before the timer files were lost."""
+        return self.queue_offset < self._read_again_to
 
     @property
     def behind(self) -> int:
@@ -83,11 +89,12 @@ class TimerEnqueuer:
         found = await self._read()
         if not found.records:
             return self._skip_gap(found)
+        before = self.queue_offset
         slotted, next_offset = self._assign_slots(found, now_ms)
         if slotted:
             await self._add_to_slots(slotted)
         self.queue_offset = next_offset
-        return bool(slotted)
+        return next_offset > before
 
     async def _add_to_slots(self, slotted: list[SlottedTimer]) -> None:
         entries = [each.entry for each in slotted]

@@ -11,7 +11,7 @@ since the checkpoint are found in the log (`checkpointing`).
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -35,7 +35,13 @@ from bolide.remoting.tasks import uninterrupted
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
 from bolide.store.tables import Table
-from bolide.store.timers import SLOTS, TimerCheckpoint, TimerFiles, adopt_checkpoint
+from bolide.store.timers import (
+    SLOTS,
+    TimerCheckpoint,
+    TimerFiles,
+    TimerRecoveryPoint,
+    adopt_checkpoint,
+)
 
 log = logging.getLogger(__name__)
 
@@ -125,13 +131,19 @@ class Timers:
         self._store.retention.may_go = lambda _: False  # no task re-appends timers any more
         await on_thread(TIMERS, self._close)
 
-    async def _open(self) -> _Parts:
+    async def _open(self, first_deliveries: Mapping[int, int] | None = None) -> _Parts:
         resume_point = await uninterrupted(
             on_thread(TIMERS, open_files, self._files, self._store, self._now_ms())
         )
-        self._parts = parts = self._build(resume_point)
-        self._checkpointer.checkpoint = resume_point.checkpoint
-        await self._save_now()  # from now on, a crash is distinguishable from lost files
+        self._parts = parts = self._build(resume_point, first_deliveries or {})
+        self._checkpointer.checkpoint = before = resume_point.checkpoint
+        if not parts.enqueuer.is_rebuilding:
+            await self._save_now()  # from now on, a crash is distinguishable from lost files
+            return parts
+        if before.recovery_point is None:  # written by RocketMQ
+            begun = TimerRecoveryPoint(delivered_from=self._store.log.written)
+            self._checkpointer.checkpoint = before = replace(before, recovery_point=begun)
+        await on_thread(TIMERS, self._files.mark_incomplete, before)
         return parts
 
     def _close(self) -> None:
@@ -141,7 +153,7 @@ class Timers:
             self._files.close()
         self._parts = self._checkpointer.progress = None  # no checkpoint is written for other files
 
-    def _build(self, resume_point: ResumePoint) -> _Parts:
+    def _build(self, resume_point: ResumePoint, first_deliveries: Mapping[int, int]) -> _Parts:
         files = self._files
         prefetcher = Prefetcher(self._store, files)
         due_queue = DueQueue(
@@ -171,6 +183,7 @@ class Timers:
             continuations=self._continuations,
             delivered=resume_point.delivered,
             delivered_from=resume_point.delivered_from,
+            first_deliveries=first_deliveries,
         )
         rollover = LogRollover(
             self._store,
@@ -185,8 +198,10 @@ class Timers:
             save=self._save_now,
         )
         delivery.is_carried = rollover.is_carried
-        recovered_to = files.number(self._now_ms()) + _CLOCK_TOLERANCE_SLOTS
-        return _Parts(due_queue, enqueuer, delivery, rollover, recovered_to)
+        recovered_to = files.number(max(self._now_ms(), resume_point.delivered_to_ms))
+        return _Parts(
+            due_queue, enqueuer, delivery, rollover, recovered_to + _CLOCK_TOLERANCE_SLOTS
+        )
 
     # ---- the tasks
 
@@ -229,7 +244,8 @@ class Timers:
         more |= await parts.due_queue.load(self._now_ms())
         parts.due_queue.advance(self._now_ms())
         self._record_progress(parts)
-        more |= await parts.rollover.step(self._requested_end)
+        if not parts.enqueuer.is_rebuilding:
+            more |= await parts.rollover.step(self._requested_end)
         return 0.0 if more else self._pause(parts)
 
     async def deliver(self) -> float:
@@ -251,8 +267,9 @@ class Timers:
         """The clock was set back: reopen as after a restart, and find deliveries in the log."""
         log.warning("the clock went back: rebuilding the queue of due timers")
         async with self._delivery_lock:
+            first_deliveries = self._parts.delivery.first_deliveries if self._parts else {}
             await on_thread(TIMERS, self._close)
-            return await self._open()
+            return await self._open(first_deliveries)
 
     def _pause(self, parts: _Parts) -> float:
         left = parts.due_queue.until_load(self._now_ms())
@@ -380,6 +397,10 @@ class Timers:
         }
 
     def _record_progress(self, parts: _Parts) -> None:
+        if parts.enqueuer.is_rebuilding:
+            # By a checkpoint from now, what was delivered before the rebuild would come again after
+            # a crash. The one before it still says what is done, and the log what came since.
+            return
         if parts.due_queue.cursor > parts.recovered_to:
             parts.delivery.forget_delivered()
         self._checkpointer.progress = Progress(

@@ -30,6 +30,8 @@ from bolide.store.timers.timer_log import (
 from bolide.store.timers.wheel import SLOTS, Slot, TimerWheel
 
 _SLOTS_AT_ONCE = 64
+_BEYOND_LOG = 2**62
+"""A position that no timer log reaches."""
 
 
 class LoadedSlots(NamedTuple):
@@ -120,10 +122,10 @@ class TimerFiles:
         self._log.open()
         is_new = not self._wheel.exists or (not check.recovery_point and self._wheel.has_snapshots)
         if is_new and check.read_time:
-            self._give_up(check)
+            self.mark_incomplete(check)
         self._wheel.open()
         if not is_new and self._is_of_other_slots(check):
-            self._give_up(check)
+            self.mark_incomplete(check)
             is_new = True
         if is_new or check.log_position > self._log.files_end:
             self._begin_anew()
@@ -139,10 +141,12 @@ class TimerFiles:
                 return self.number(found[1].due) != slot.number
         return False
 
-    def _give_up(self, check: TimerCheckpoint) -> None:
-        """Invalidate the checkpoint, so that a newly made wheel is not taken for the old one."""
-        nowhere = self._log.files_end + 1
-        self._check_file.save(replace(check, log_position=nowhere, recovery_point=None))
+    def mark_incomplete(self, check: TimerCheckpoint) -> None:
+        """Save a checkpoint with which the files count as lost until another one is saved. Blocks.
+
+        So a newly made wheel is not taken for the one that the checkpoint covers.
+        """
+        self._check_file.save(replace(check, log_position=_BEYOND_LOG))
 
     def close(self) -> None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from bolide.protocol.codes import ResponseCode
 from bolide.protocol.record import Record, RecordDraft
 from bolide.store.errors import StoreUnwritable
 from bolide.store.health import DISK_SPACE, LOG_FILES
+from bolide.store.timers import TimerCheckpoint
 from tests.support.aio import on_loop
 from tests.support.store import draft
 from tests.support.timer_bench import HastyDisk, TimerBench
@@ -320,6 +322,67 @@ async def test_lost_files_are_made_again_from_the_queue(tmp_path: Path, lost: li
 
 
 @on_loop
+async def test_what_was_delivered_is_read_again_without_a_pause(tmp_path: Path) -> None:
+    bench, checkpoint = await _after_500_deliveries(tmp_path)
+    bench.send(bench.now_ms + 5000)
+    await bench.pass_time(0)
+    await bench.stop()
+    await bench.start(before=lambda timers: timers.adopt(checkpoint))
+
+    assert await bench.settle() >= 1  # nothing is left to be read
+    await bench.pass_time(5)
+    assert bench.bodies == list(range(1, 502))
+    await bench.stop()
+
+
+@pytest.mark.parametrize("by_rocketmq", [False, True])
+@on_loop
+async def test_a_crash_while_files_are_made_again_repeats_nothing(
+    tmp_path: Path, by_rocketmq: bool
+) -> None:
+    bench, checkpoint = await _after_500_deliveries(tmp_path)
+    bench.send(bench.now_ms + 1)
+    await bench.stop()
+    if by_rocketmq:
+        checkpoint = replace(checkpoint, recovery_point=None)
+    bench.clock.advance(60)
+    await bench.start(before=lambda timers: timers.adopt(checkpoint))
+    for _ in range(3):
+        await bench.timers.feed()  # some of the queue, not all
+        bench.timers.save()
+        assert bench.timers.last_checkpoint() is not None
+        copied = bench.timers.last_checkpoint()
+        await bench.crash()
+        await bench.start()
+    await bench.settle()
+    await bench.crash()
+    await bench.start()
+    await bench.settle()
+    assert bench.bodies == list(range(1, 502))
+    await bench.stop()
+
+    assert copied is not None  # by a member that has copied it, neither
+    await bench.start(before=lambda timers: timers.adopt(copied))
+    await bench.settle()
+    assert bench.bodies == list(range(1, 502))
+    await bench.stop()
+
+
+async def _after_500_deliveries(root: Path) -> tuple[TimerBench, TimerCheckpoint]:
+    """A timer that has delivered 500 messages, and its checkpoint as replicas get it."""
+    bench = TimerBench(root / "store")
+    await bench.start()
+    for _ in range(500):
+        bench.send(bench.now_ms + 1000)
+    await bench.pass_time(10)
+    assert bench.bodies == list(range(1, 501))
+    bench.timers.save()
+    checkpoint = bench.timers.last_checkpoint()
+    assert checkpoint is not None
+    return bench, checkpoint
+
+
+@on_loop
 async def test_without_any_of_the_files_all_that_is_in_the_queue_comes(tmp_path: Path) -> None:
     bench = TimerBench(tmp_path / "store")
     await bench.start()
@@ -471,4 +534,31 @@ async def test_what_the_store_takes_back_is_delivered_again(
 
     assert told == []
     assert bench.timers._parts.due_queue.cursor * 1000 > bench.now_ms - 3000  # type: ignore[union-attr]
+    await bench.stop()
+
+
+@pytest.mark.parametrize("back", [1, 30, 300])
+@on_loop
+async def test_a_clock_that_is_set_back_repeats_nothing_at_the_next_masters(
+    tmp_path: Path, back: int
+) -> None:
+    bench = TimerBench(tmp_path / "store")
+    await bench.start()
+    for due in (100, 5000, 300_000, 320_000, 400_000):
+        bench.send(bench.now_ms + due)
+    await bench.pass_time(330)
+    bench.clock.advance(-back)
+    bench.send(bench.now_ms + 500)
+    bench.send(bench.now_ms + 2_500)
+    await bench.pass_time(1)
+    for _ in range(2):  # two masters after each other
+        bench.timers.save()
+        checkpoint = bench.timers.last_checkpoint()
+        assert checkpoint is not None
+        await bench.stop()
+        await bench.start(before=lambda timers, found=checkpoint: timers.adopt(found))  # type: ignore[misc]
+        await bench.pass_time(back / 2)
+
+    await bench.pass_time(back + 400)
+    assert bench.bodies == [1, 2, 3, 4, 6, 7, 5]
     await bench.stop()
