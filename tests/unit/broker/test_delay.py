@@ -493,7 +493,7 @@ async def test_a_message_that_the_store_discards_is_delivered_again(tmp_path: Pa
     async with bench.scheduling() as scheduler:
         await bench.delivers(first, second)
         position = _start_of(bench, second)
-        bench.store.tell(Flushed(position, StoreUnwritable("the disk fails")))
+        bench.store.tell(Flushed(position, StoreUnwritable("the disk fails"), 1))
         await bench.delivers(first, second, second)
         assert scheduler.progress()[1] == (2, 2)
 
@@ -506,7 +506,7 @@ async def test_a_message_that_the_store_discards_late_is_delivered_again(tmp_pat
     async with bench.scheduling():
         await bench.delivers(message)
         await asyncio.sleep(0.2)  # longer than a send waits
-        bench.store.tell(Flushed(0, StoreUnwritable("the disk fails")))
+        bench.store.tell(Flushed(0, StoreUnwritable("the disk fails"), 1))
         await bench.delivers(message, message)
 
 

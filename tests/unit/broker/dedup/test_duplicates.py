@@ -517,7 +517,7 @@ async def test_a_message_that_the_store_takes_back_may_be_sent_again(tmp_path: P
         first, repeat = (asyncio.ensure_future(send(core, "a")) for _ in range(2))
         await until(lambda: core.log)
         await asyncio.sleep(0.01)
-        store.listener(Flushed(0, StoreUnwritable("the disk fails")))
+        store.listener(Flushed(0, StoreUnwritable("the disk fails"), 1))
         for answer in (await first, await repeat):
             assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert len(core.duplicates.windows) == 0
