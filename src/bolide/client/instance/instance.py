@@ -64,7 +64,9 @@ class ClientInstance:
             on_master_replaced=self._drop_connections,
         )
         self.renewals = RouteRenewals(self.routes.renew)
-        self.suspects = SuspectBrokers(self._probe, self.renewals.renew, self.routes.master_of)
+        self.suspects = SuspectBrokers(
+            self._probe, self.renewals.renew, self.routes.master_of, settings.route_interval
+        )
         self.routes.suspects = self.suspects
         self.lookups = Lookups(self)
         self._heartbeats = Heartbeats(self._members, self.routes, self.call)
@@ -328,7 +330,7 @@ class ClientInstance:
             await self._guarded(self.poll_routes(), "routes")
 
     async def poll_routes(self) -> None:
-        """Refresh the routes in use and drop the others; failures are logged once."""
+        """Refresh the routes in use, drop the others, probe suspects; failures are logged once."""
         wanted = self._members.topics()
         self.routes.forget_all_but(wanted)
         try:
@@ -339,6 +341,7 @@ class ClientInstance:
         else:
             self._log_recovery("routes", "the routes can be refreshed again")
         self._heartbeats.forget_brokers()
+        self.suspects.probe_soon()
 
     async def _poll_route(self, topic: str) -> None:
         subject = f"route of {topic}"

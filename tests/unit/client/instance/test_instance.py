@@ -310,6 +310,34 @@ async def test_routes_are_polled_and_offline_brokers_forgotten() -> None:
 
 
 @on_loop
+async def test_a_poll_of_the_routes_notices_a_suspect_that_answers_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bolide.client.instance.suspects.FIRST_PAUSE", 60.0)
+    monkeypatch.setattr("bolide.client.instance.suspects.LONGEST_PAUSE", 60.0)
+    monkeypatch.setattr("bolide.client.instance.instance._PROBE_TIMEOUT", 0.1)
+    async with fake_cluster() as cluster:
+        broker = cluster.brokers[0]
+        instance = await acquired(cluster)
+        instance.add_producer("P", Producer())
+        await instance.routes.require("T")
+        await instance.heartbeat()
+        broker.hold = asyncio.Event()
+        before = broker.heartbeats.qsize()
+        instance.broker_failed(broker.address, "T")
+        await until(lambda: broker.heartbeats.qsize() > before)
+        del cluster.name_server.routes["T"]  # the only group of the topic is forgotten
+        await instance.poll_routes()
+        assert broker.address in instance.suspects
+        broker.hold.set()
+        broker.hold = None
+        cluster.name_server.routes["T"] = route_of(broker)
+        await instance.poll_routes()
+        await until(lambda: not instance.suspects)
+        await instance.release()
+
+
+@on_loop
 async def test_a_name_server_that_goes_and_comes_is_told_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

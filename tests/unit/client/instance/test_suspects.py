@@ -1,6 +1,10 @@
 """Brokers that did not answer."""
 
 import asyncio
+import selectors
+from collections.abc import Coroutine
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -17,13 +21,18 @@ class Cluster:
 
     def __init__(self) -> None:
         self.state = Probed.SILENT
-        self.probes = 0
+        self.probed_at: list[float] = []
         self.renewed: list[str] = []
-        self.suspects = SuspectBrokers(self._probe, self._renew, self._master_of)
+        self.renewed_at: list[float] = []
+        self.suspects = SuspectBrokers(self._probe, self._renew, self._master_of, 30.0)
+
+    @property
+    def probes(self) -> int:
+        return len(self.probed_at)
 
     async def _probe(self, address: str, broker_name: str) -> Probed:
         assert (address, broker_name) == (ADDRESS, "broker-a")
-        self.probes += 1
+        self.probed_at.append(asyncio.get_running_loop().time())
         await asyncio.sleep(0)
         return self.state
 
@@ -32,6 +41,7 @@ class Cluster:
 
     async def _renew(self, topic: str) -> None:
         self.renewed.append(topic)
+        self.renewed_at.append(asyncio.get_running_loop().time())
 
     def _master_of(self, queue: MessageQueue) -> str | None:
         return ADDRESS if queue.broker_name == "broker-a" else None
@@ -106,3 +116,93 @@ async def test_a_broker_that_left_the_routes_is_looked_for_a_while(
     await until(lambda: not it.suspects)
     assert len(it.renewed) >= 2
     await it.suspects.close()
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """An event loop with a clock of its own, which jumps to the next timer instead of waiting."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        super().__init__(_SkippingSelector(self))
+
+    def time(self) -> float:
+        return self.now
+
+
+class _SkippingSelector(selectors.SelectSelector):
+    def __init__(self, loop: SkippingLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._loop.now += max(timeout or 0.0, 0.0)
+        return super().select(0)
+
+
+def run_without_waiting(scenario: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        runner.run(scenario)
+
+
+async def silent_for(seconds: float) -> Cluster:
+    it = Cluster()
+    it.suspect()
+    await asyncio.sleep(seconds)
+    return it
+
+
+def test_a_failover_is_looked_for_often_during_the_first_minute() -> None:
+    async def scenario() -> None:
+        it = await silent_for(60.0)
+        for times in (it.probed_at, it.renewed_at):
+            assert len([each for each in times if each < 2.0]) >= 6
+            pauses = [after - before for before, after in pairwise(times)]
+            assert max(pauses) <= 2.001
+        await it.suspects.close()
+
+    run_without_waiting(scenario())
+
+
+def test_a_broker_that_stays_silent_costs_little_more_than_the_poll_of_routes() -> None:
+    async def scenario() -> None:
+        it = await silent_for(3600.0)
+        for times in (it.probed_at, it.renewed_at):
+            pauses = [after - before for before, after in pairwise(times) if after > 600.0]
+            assert 14.999 <= min(pauses) <= max(pauses) <= 30.001
+            assert len(pauses) <= 200  # about 2000 if they stay as short as in the first minute
+        await it.suspects.close()
+
+    run_without_waiting(scenario())
+
+
+def test_a_broker_that_was_silent_for_long_is_noticed_with_the_next_poll_of_routes() -> None:
+    async def scenario() -> None:
+        it = await silent_for(3600.0)
+        probes, renewals = it.probes, len(it.renewed)
+        it.suspects.probe_soon()
+        await asyncio.sleep(0.01)
+        assert it.probes == probes + 1
+        assert len(it.renewed) == renewals  # the poll has just refreshed the route
+        it.state = Probed.ANSWERS
+        it.suspects.probe_soon()
+        await asyncio.sleep(0.01)
+        assert not it.suspects
+        await it.suspects.close()
+
+    run_without_waiting(scenario())
+
+
+def test_a_broker_that_answered_meanwhile_is_looked_for_often_again() -> None:
+    async def scenario() -> None:
+        it = await silent_for(3600.0)
+        it.state = Probed.ANSWERS
+        await asyncio.sleep(30.1)  # noticed without a poll, too
+        assert not it.suspects
+        it.state, probes, began = Probed.SILENT, it.probes, asyncio.get_running_loop().time()
+        it.suspect()
+        await asyncio.sleep(2.0)
+        assert it.probes - probes >= 6
+        assert len([each for each in it.renewed_at if each >= began]) >= 6
+        await it.suspects.close()
+
+    run_without_waiting(scenario())
