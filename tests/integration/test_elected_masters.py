@@ -1,12 +1,17 @@
 """Broker groups in controller mode: elections, confirmed messages, deposed masters."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from bolide.broker.replicas.slave import SlaveReplication
 from bolide.broker.server import Broker
 from bolide.protocol.ha import EpochStart
+from bolide.protocol.refusals import Refusal
 from bolide.replication.epochs import Epochs
 from tests.support.aio import on_loop, until
 from tests.support.broker import BrokerClient, broker_in
@@ -153,3 +158,73 @@ async def test_a_slave_takes_over_with_everything_acknowledged(tmp_path: Path) -
         await members.start(name)
         await members.in_sync(2)
         assert len(members.masters()) == 1
+
+
+@on_loop
+async def test_a_topic_whose_settings_were_not_copied_yet_keeps_its_messages(
+    tmp_path: Path,
+) -> None:
+    async with group(tmp_path, "a", "b", "c", metadata_sync_interval=60.0) as members:
+        first = await members.master()
+        await members.in_sync(3)
+        async with BrokerClient(first.address) as client:
+            sent = await client.send("Fresh", b"x", queue_id=0)
+        (name,) = (name for name, each in members.brokers.items() if each is first)
+        await members.stop(name)
+
+        second = await members.master()
+        assert "Fresh" in second.parts.topics
+        async with BrokerClient(second.address) as client:
+            found = await client.pull("Fresh", sent.queue_offset)
+            assert found.bodies == [b"x"]
+        old = await members.start(name)
+        await members.in_sync(3)
+        await until(lambda: "Fresh" in old.parts.topics)
+        assert old.store.max_offset("Fresh", 0) == 1
+
+
+@on_loop
+async def test_a_member_joins_with_tables_that_it_copied_since_it_connected(
+    tmp_path: Path,
+) -> None:
+    async with group(tmp_path, "a", "b") as members:
+        first = await members.master()
+        await members.in_sync(2)
+        (slave,) = members.slaves()
+        replication = slave.parts.replication
+        assert isinstance(replication, SlaveReplication)
+        adopt, can_adopt = replication.sync._adopt, False
+
+        async def adopt_later(texts: Mapping[str, bytes]) -> None:
+            if not can_adopt:
+                raise OSError("the disk fails")
+            await adopt(texts)
+
+        replication.sync._adopt = adopt_later  # type: ignore[method-assign]
+        ha_address, replication._ha_address = replication._ha_address, None
+        await members.in_sync(1)
+        async with BrokerClient(first.address) as client:
+            await client.send("Fresh", b"x")
+        replication._ha_address = ha_address
+        await until(lambda: slave.store.log.end == first.store.log.end)
+        await asyncio.sleep(2.5)  # its log is equal, its tables are not
+        assert first.membership is not None
+        assert first.membership.state is not None
+        assert len(first.membership.state.members) == 1
+        can_adopt = True
+        await members.in_sync(2)
+        assert "Fresh" in slave.parts.topics
+
+
+@on_loop
+async def test_a_raised_number_of_members_in_sync_counts_at_once(tmp_path: Path) -> None:
+    async with group(tmp_path, "a", "b") as members:
+        first = await members.master()
+        await members.in_sync(2)
+        async with BrokerClient(first.address) as client:
+            await client.send("T", b"x")
+            first.config.apply({"minInSyncReplicas": "3"})
+            with pytest.raises(Refusal, match="minInSyncReplicas"):
+                await client.send("T", b"x")
+            first.config.apply({"minInSyncReplicas": "1"})
+            await client.send("T", b"x")

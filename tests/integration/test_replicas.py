@@ -1,6 +1,7 @@
 """A master and its slaves as brokers, with a NameServer, in one event loop."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -182,3 +183,28 @@ async def test_a_slave_becomes_master_by_hand(tmp_path: Path) -> None:
         assert [promoted.store.max_offset("T", queue) for queue in range(4)] == counts
         assert promoted.parts.offsets.find("readers", "T", 0) == 3
         assert (await client.send("T", b"next", queue_id=0)).queue_offset == counts[0]
+
+
+@on_loop
+async def test_a_master_that_lost_its_log_takes_nothing_away_from_its_slave(
+    tmp_path: Path,
+) -> None:
+    async with name_server(tmp_path / "names") as names:
+        common: dict[str, Any] = {"name_servers": (names.address,)}
+        sync = {"broker_role": BrokerRole.SYNC_MASTER, **common}
+        async with slave_in(tmp_path / "slave", 1, common) as slave:
+            async with broker_in(tmp_path / "master", **sync) as master:
+                async with BrokerClient(master.address) as client:
+                    for _ in range(10):
+                        await client.send("T", b"x", queue_id=0)
+                master.parts.offsets.commit("readers", "T", 0, 7)
+                await until(lambda: slave.parts.offsets.find("readers", "T", 0) == 7)
+            shutil.rmtree(tmp_path / "master")
+            async with broker_in(tmp_path / "master", **sync):
+                await asyncio.sleep(3.0)  # the slave asks every second
+                assert "T" in slave.parts.topics
+                assert slave.store.max_offset("T", 0) == 10
+                assert slave.parts.offsets.find("readers", "T", 0) == 7
+        async with broker_in(tmp_path / "slave", **sync) as promoted:
+            assert promoted.store.max_offset("T", 0) == 10
+            assert "T" in promoted.parts.topics

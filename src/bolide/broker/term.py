@@ -22,6 +22,7 @@ from bolide.broker.wiring import connect_registration
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.replication import HaAddresses
 from bolide.remoting.client import RemotingClient
+from bolide.store.message_store import MessageStore
 from bolide.store.unsupported import refuse_unsupported_topics
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ class Term:
         await asyncio.to_thread(given.store.compaction.open_all)
         await asyncio.to_thread(parts.topics.create_system_topics, parts.delay.max_level)
         await asyncio.to_thread(parts.groups.create_system_groups)
+        if parts.role.is_master and parts.role.is_elected:
+            await asyncio.to_thread(parts.topics.restore, _queue_counts(given.store))
         self._running.push_async_callback(asyncio.to_thread, parts.maintenance.save)
         return parts
 
@@ -85,7 +88,7 @@ class Term:
         if parts.master is not None:
             await self._start_master(parts)
         else:
-            await asyncio.to_thread(parts.timers.load_checkpoint)
+            await asyncio.to_thread(parts.timers.start_as_slave)
         parts.long_polling.start()
 
     async def _start_master(self, parts: Parts) -> None:
@@ -178,6 +181,15 @@ async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _queue_counts(store: MessageStore) -> dict[str, int]:
+    """How many queues the topics have in a store, up to the highest queue id."""
+    counts: dict[str, int] = {}
+    for topic, queue_id in store.queues.keys:
+        name = topic.decode(errors="replace")
+        counts[name] = max(counts.get(name, 0), queue_id + 1)
+    return counts
 
 
 def _started(name: str, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -95,6 +95,7 @@ class Replica:
         self._fence = fence
         self._tls = tls
         self._link: _MasterLink | None = None
+        self._connections = 0
         self._is_settled = False
         """Whether this log continues the connected master's, and is not being cut."""
         self._checked = 0
@@ -122,6 +123,16 @@ class Replica:
     def master(self) -> str | None:
         """HA address of the connected master."""
         return self._link.address if self._link else None
+
+    @property
+    def following(self) -> int:
+        """Number of the connection whose master's log this one continues; 0 if there is none.
+
+        What a master tells counts for a slave only then: a master that lost its log knows less.
+        """
+        link = self._link
+        follows = link is not None and self._is_settled and link.overlap is None
+        return self._connections if follows else 0
 
     async def run(self) -> None:
         """Follow the master until cancelled."""
@@ -167,6 +178,7 @@ class Replica:
                 server_hostname=host if context else None,
             )  # fmt: skip
         self._link = link
+        self._connections += 1
         self.last_read = self.last_write = self._loop.time()
         try:
             await self._settle()

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -261,6 +261,31 @@ class TopicTable:
         topics |= self._topics
         self._adapt_to_settings(topics, delay_levels)
         if topics != self._topics:
+            self._stage(topics)
+            self._table.save()
+            self._publish()
+
+    def restore(self, queues: Mapping[str, int]) -> None:
+        """Create the topics that only the log knows, for a replica that becomes master. Blocks.
+
+        Messages are copied at once and topics a moment later, so the newest may be missing. Their
+        settings are lost; without the topics their messages would be, too.
+
+        Args:
+            queues: the number of queues in the store, by topic.
+        """
+        config, topics = self._cell.value, dict(self._topics)
+        for topic, count in queues.items():
+            if topic in topics or topic.startswith(LIGHT_PREFIX) or is_system_topic(topic, config):
+                continue
+            is_of_group = is_retry_topic(topic) or is_dead_letter_topic(topic)
+            wanted = count if is_of_group else max(count, config.default_topic_queue_nums)
+            topics[topic] = topic_of(topic, wanted)
+            log.warning(
+                "topic %s is made again for its messages, with %s queues: its own settings were"
+                " not copied before the old master was lost", topic, wanted,
+            )  # fmt: skip
+        if len(topics) > len(self._topics):
             self._stage(topics)
             self._table.save()
             self._publish()

@@ -78,6 +78,8 @@ class MasterReplication:
         )
         self.primary.is_urgent = self.waits or self.confirms
         self.primary.on_report.add(self._reported)
+        if self.confirms:
+            cell.on_change(lambda _: self._check_count())  # of minInSyncReplicas
 
     async def __aenter__(self) -> "MasterReplication":
         host, port = self._cell.value.bind_address, self._cell.value.ha_listen_port

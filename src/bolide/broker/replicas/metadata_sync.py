@@ -4,7 +4,8 @@ What features need to go on after a failover is in the log, so it arrives with i
 waiting timers, the POP journal, the keys of dedup windows. The tables below `config` say how far
 the master has come with them. A slave asks for the tables that have changed, once a second, and
 adopts them when its log has reached the position that the master's had when it read them: a table
-that was ahead of the log would skip messages.
+that was ahead of the log would skip messages. It asks only a master whose log it continues: one
+that lost its log would have it delete its topics.
 
 A master of RocketMQ is asked by RocketMQ's own requests, table by table, and less often.
 """
@@ -104,25 +105,35 @@ class MetadataSync:
         self._is_java = False
         self._call_took = 0.0
         self._failing = ""
-        self.last_sync = 0.0
-        """Unix time of the last copy that was adopted."""
+        self._connection: Callable[[], int] = lambda: 0
+        """See `Replica.following`."""
+        self._adopted_on = 0
+        """The connection on which the last copy was adopted."""
+        self._timers = b""
+        """The checkpoint of the timers that was adopted last."""
 
     def use(self, client: RemotingClient) -> None:
         self._client = client
 
-    async def run(self, master: Callable[[], str | None]) -> None:
-        """Copy tables until cancelled; failures are logged once and tried again."""
+    async def run(self, master: Callable[[], str | None], following: Callable[[], int]) -> None:
+        """Copy tables until cancelled; failures are logged once and tried again.
+
+        Args:
+            master: returns the address of the master for requests.
+            following: see `Replica.following`.
+        """
+        self._connection = following
         while True:
-            address = master()
-            if address is None:
+            address, connection = master(), following()
+            if address is None or not connection:
                 await asyncio.sleep(_UNKNOWN_MASTER_DELAY)
                 continue
             self._call_took = 0.0
             try:
-                was_first = not self.last_sync
+                was_first = self._adopted_on != connection
                 await self.copy(address)
                 self._failing = ""
-                if was_first and self.last_sync:
+                if was_first and self._adopted_on == connection:
                     continue  # the master learns at once that this slave has its tables
             except Exception as exc:  # noqa: BLE001  logged; the next round tries again
                 self._report(address, exc)
@@ -136,24 +147,26 @@ class MetadataSync:
             log.warning("the metadata of master %s cannot be copied: %s", address, exc)
 
     async def copy(self, address: str) -> None:
-        """Copy what has changed at the master once.
+        """Copy what has changed at the master once, unless its log is not followed.
 
         Raises:
             RemotingError, Refusal: the master does not answer, or not with the tables.
             BadJson: its answer cannot be read.
         """
         assert self._client is not None
-        is_adopted = True
+        connection, is_adopted = self._connection(), False
+        if not connection:
+            return
         if not self._is_java:
             try:
                 is_adopted = await self._copy_changes(self._client, address)
             except RequestCodeNotSupported:
                 self._is_java = True
         if self._is_java:
-            await self._copy_from_java(self._client, address)
+            is_adopted = await self._copy_from_java(self._client, address)
         if is_adopted:
-            self.last_sync = time.time()
-        await self._send_home(self._client, address)
+            self._adopted_on = connection
+            await self._send_home(self._client, address)
 
     async def _send_home(self, client: RemotingClient, address: str) -> None:
         """Commit at the master what was committed here meanwhile and is ahead.
@@ -172,16 +185,17 @@ class MetadataSync:
 
     async def _copy_changes(self, client: RemotingClient, address: str) -> bool:
         """Adopt the tables that have changed; False if the log has not come that far."""
+        connection = self._connection()
         known = ";".join(f"{name}={crc}" for name, crc in self._known.items())
         begun = time.monotonic()
         answer = await client.call(
             address,
             RequestCode.BOLIDE_GET_REPLICA_STATE,
-            ReplicaStateHeader(known, self._broker_id, self.last_sync > 0),
+            ReplicaStateHeader(known, self._broker_id, self._adopted_on == connection),
         )
         self._call_took = time.monotonic() - begun
         state = fastjson.decode(answer.body, ReplicaState)
-        if not await self._has_log(state.log_end):
+        if not await self._has_log(state.log_end) or self._connection() != connection:
             return False
         by_file = {table.path.name: name for name, table in self._tables.items()}
         texts = {by_file[file]: text for file, text in state.tables.items() if file in by_file}
@@ -201,8 +215,8 @@ class MetadataSync:
             await asyncio.sleep(0.02)
         return True
 
-    async def _copy_from_java(self, client: RemotingClient, address: str) -> None:
-        texts = {}
+    async def _copy_from_java(self, client: RemotingClient, address: str) -> bool:
+        connection, texts = self._connection(), {}
         for name, code in _JAVA_TABLES.items():
             try:
                 answer = await client.call(address, code)
@@ -210,13 +224,17 @@ class MetadataSync:
                 continue  # RocketMQ 4.9 has no request modes
             if answer.body:
                 texts[name] = bytes(answer.body)
-        await uninterrupted(self._adopt(texts))
         try:
             answer = await client.call(address, RequestCode.GET_TIMER_CHECK_POINT)
+            timers = bytes(answer.body).ljust(4096, b"\0") if answer.body else b""
         except BolideError:
-            return  # RocketMQ 4.9 has no timers, and 5.x may have them switched off
-        if answer.body:
-            await uninterrupted(self._adopt_timers(bytes(answer.body).ljust(4096, b"\0")))
+            timers = b""  # RocketMQ 4.9 has no timers, and 5.x may have them switched off
+        if self._connection() != connection:
+            return False
+        await uninterrupted(self._adopt(texts))
+        if timers:
+            await uninterrupted(self._adopt_timers(timers))
+        return True
 
     # ---- adopting
 
@@ -246,8 +264,9 @@ class MetadataSync:
 
     async def _adopt_timers(self, data: bytes) -> None:
         checkpoint = TimerCheckpoint.decode(data)
-        if checkpoint.read_time:
+        if checkpoint.read_time and data != self._timers:
             await on_thread(ADMIN, self._parts.timers.adopt, checkpoint)
+            self._timers = data
 
 
 async def _offset_at(client: RemotingClient, address: str, queue: tuple[str, str, int]) -> int:

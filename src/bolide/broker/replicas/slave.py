@@ -57,7 +57,9 @@ class SlaveReplication:
         """Emitted with the queues whose new messages may be read, and where they end in the log."""
         self.on_master_missing: Listeners[[]] = Listeners()
         """Emitted each second in which no master is connected: its address may be another now."""
-        self._arrived: dict[tuple[str, int], int] = {}
+        self._arrived: dict[tuple[str, int], tuple[int, int]] = {}
+        """Queues that wait to be announced: where the oldest and the newest of their messages that
+        were not announced end in the log."""
         self.replica.on_arrived.add(self._queues_arrived)
         self.replica.on_confirmed.add(lambda _: self._announce())
         self._rate = 0
@@ -94,7 +96,8 @@ class SlaveReplication:
         self._store.replica.begin()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.replica.run(), name="replication-replica")
-            tasks.create_task(self.sync.run(lambda: self.master_address), name="replication-sync")
+            copying = self.sync.run(lambda: self.master_address, lambda: self.replica.following)
+            tasks.create_task(copying, name="replication-sync")
             tasks.create_task(self._watch(), name="replication-watch")
             if self._role.is_elected and self._ha_address is None:
                 tasks.create_task(self._learn_ha_address(ask_ha_address), name="replication-ask")
@@ -113,14 +116,23 @@ class SlaveReplication:
                 await asyncio.sleep(_ASK_INTERVAL)
 
     def _queues_arrived(self, queues: list[ReplicatedQueue]) -> None:
-        self._arrived |= {(each.topic.decode(), each.queue_id): each.end for each in queues}
+        for each in queues:
+            key = each.topic.decode(), each.queue_id
+            oldest, _ = self._arrived.get(key, (each.end, 0))
+            self._arrived[key] = oldest, each.end
         self._announce()
 
     def _announce(self) -> None:
         readable = self._store.log.readable
-        ready = {key: end for key, end in self._arrived.items() if end <= readable}
+        ready = {}
+        for key, (oldest, newest) in list(self._arrived.items()):
+            if newest <= readable:
+                ready[key] = newest
+                del self._arrived[key]
+            elif oldest <= readable:
+                ready[key] = oldest
+                self._arrived[key] = newest, newest
         if ready:
-            self._arrived = {key: end for key, end in self._arrived.items() if key not in ready}
             self.on_readable(ready)
 
     async def _watch(self) -> None:

@@ -117,24 +117,8 @@ class LogRollover:
         await on_thread(TIMERS, self._files.trim, self._store.log.min_offset)
 
     def _is_free(self, end: int) -> bool:
-        """Whether no message before `end` can be pending any more."""
-        queue = self._store.find_queue(TIMER_TOPIC, 0)
-        first = self._store.min_offset(TIMER_TOPIC, 0)
-        low, high = first, self._store.max_offset(TIMER_TOPIC, 0)
-        while queue and low < high:  # binary search for the first message at or after `end`
-            middle = (low + high) // 2
-            unit = next(queue.read(middle, 1), None)
-            if unit is not None and unit.physical_offset < end:
-                low = middle + 1
-            else:
-                high = middle
-        if low == first:
-            return True
-        stored = self._store.stored_at(TIMER_TOPIC, 0, low - 1)
         reached = self._due_queue.cursor * self._files.precision_ms
-        return (
-            0 <= stored < reached - max(self._window_ms, DEFAULT_WINDOW_MS) - _MAX_ENQUEUE_DELAY_MS
-        )
+        return is_free(self._store, end, reached, self._window_ms)
 
     def _collect(self, first: int, end: int) -> _Batch:
         records: list[tuple[int, bytes]] = []
@@ -178,6 +162,28 @@ class LogRollover:
             self._not_durable.discard(physical_offset)
 
         self._durability.when_durable(appended, on_durable)
+
+
+def is_free(store: MessageStore, end: int, reached_ms: int, window_ms: int) -> bool:
+    """Whether no timer before a log position can be pending when all until a time are done. Blocks.
+
+    By its time alone: what waits for longer than the window is re-appended when that is over.
+    """
+    queue = store.find_queue(TIMER_TOPIC, 0)
+    first = store.min_offset(TIMER_TOPIC, 0)
+    low, high = first, store.max_offset(TIMER_TOPIC, 0)
+    while queue and low < high:  # binary search for the first message at or after `end`
+        middle = (low + high) // 2
+        unit = next(queue.read(middle, 1), None)
+        if unit is not None and unit.physical_offset < end:
+            low = middle + 1
+        else:
+            high = middle
+    if low == first:
+        return True
+    stored = store.stored_at(TIMER_TOPIC, 0, low - 1)
+    window = max(window_ms, DEFAULT_WINDOW_MS)
+    return 0 <= stored < reached_ms - window - _MAX_ENQUEUE_DELAY_MS
 
 
 def _readable(data: bytes) -> Record | None:

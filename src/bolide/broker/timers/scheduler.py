@@ -25,7 +25,7 @@ from bolide.broker.timers.delivery import Continuation, TimerDelivery
 from bolide.broker.timers.due_queue import DueQueue, Prefetcher
 from bolide.broker.timers.enqueue import TimerEnqueuer
 from bolide.broker.timers.inspection import TimerCounts, TimerListing
-from bolide.broker.timers.log_rollover import LogRollover
+from bolide.broker.timers.log_rollover import LogRollover, is_free
 from bolide.broker.timers.timetable import timer_draft
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
@@ -64,6 +64,8 @@ class _Parts(NamedTuple):
     rollover: LogRollover
     recovered_to: int
     """The last slot that may hold deliveries made before the start."""
+    late_to: int
+    """The last slot that may hold timers that were late before the files were opened."""
 
 
 class Timers:
@@ -125,6 +127,11 @@ class Timers:
         self._store.retention.may_go = self._may_delete
         if self._files.exist or self._store.max_offset(TIMER_TOPIC, 0):
             await self._open()
+
+    def start_as_slave(self) -> None:
+        """Read the checkpoint; the master runs the timer. Blocks."""
+        self.load_checkpoint()
+        self._store.retention.may_go = self._may_delete_copy
 
     async def stop(self) -> None:
         """Write the checkpoint and close the files; call after `run` has ended."""
@@ -198,9 +205,14 @@ class Timers:
             save=self._save_now,
         )
         delivery.is_carried = rollover.is_carried
-        recovered_to = files.number(max(self._now_ms(), resume_point.delivered_to_ms))
+        now, delivered_to = map(files.number, (self._now_ms(), resume_point.delivered_to_ms))
         return _Parts(
-            due_queue, enqueuer, delivery, rollover, recovered_to + _CLOCK_TOLERANCE_SLOTS
+            due_queue,
+            enqueuer,
+            delivery,
+            rollover,
+            recovered_to=max(now, delivered_to) + _CLOCK_TOLERANCE_SLOTS,
+            late_to=-1 if files.first_slot is None else now + _CLOCK_TOLERANCE_SLOTS,
         )
 
     # ---- the tasks
@@ -307,6 +319,16 @@ class Timers:
             self._loop.call_soon_threadsafe(self._feed_wanted.set)
         return False
 
+    def _may_delete_copy(self, end: int) -> bool:
+        """The same at a slave: its master may not have re-appended what waits in the file."""
+        checkpoint = self.checkpoint
+        point = checkpoint.recovery_point
+        if point is None:  # there were no timers, or RocketMQ's master does not say
+            return True
+        return end <= point.carried_to or is_free(
+            self._store, end, checkpoint.read_time, self._window_ms
+        )
+
     # ---- progress
 
     async def wait_until_enqueued(self) -> None:
@@ -320,13 +342,16 @@ class Timers:
                     await asyncio.sleep(_CATCH_UP_POLL)
 
     def last_checkpoint(self) -> TimerCheckpoint | None:
-        """The checkpoint on the disk, for replicas; None if there were never timers.
+        """The checkpoint on the disk, for replicas; None if they shall keep the one they have.
 
         A replica has no slots. By its time alone a timer that was late would count as delivered, so
-        the time is not later than that of such a timer.
+        the time is not later than that of such a timer. Which ones were late before a restart is
+        not known any more, until all that was due by then is delivered.
         """
         checkpoint, parts = self._checkpointer.checkpoint, self._parts
         if parts is None or not self._files.is_open:
+            return None
+        if not parts.enqueuer.is_rebuilding and parts.due_queue.cursor <= parts.late_to:
             return None
         late = parts.due_queue.earliest_late
         if late is None or late >= checkpoint.read_time:

@@ -550,7 +550,7 @@ async def test_a_clock_that_is_set_back_repeats_nothing_at_the_next_masters(
     bench.clock.advance(-back)
     bench.send(bench.now_ms + 500)
     bench.send(bench.now_ms + 2_500)
-    await bench.pass_time(1)
+    await bench.pass_time(5)
     for _ in range(2):  # two masters after each other
         bench.timers.save()
         checkpoint = bench.timers.last_checkpoint()
@@ -562,3 +562,71 @@ async def test_a_clock_that_is_set_back_repeats_nothing_at_the_next_masters(
     await bench.pass_time(back + 400)
     assert bench.bodies == [1, 2, 3, 4, 6, 7, 5]
     await bench.stop()
+
+
+@on_loop
+async def test_replicas_keep_their_checkpoint_while_timers_may_be_late_from_before_a_crash(
+    tmp_path: Path,
+) -> None:
+    bench = TimerBench(tmp_path / "store")
+    await bench.start()
+    bench.send(bench.now_ms + HOUR * 1000)
+    await bench.settle()
+    bench.timers.save()
+    first = bench.timers.last_checkpoint()
+    assert first is not None
+    for _ in range(10):
+        bench.send(bench.now_ms + 1000)
+    bench.clock.advance(30)  # nobody has read them meanwhile
+    bench.timers._parts.due_queue.advance(bench.now_ms)  # type: ignore[union-attr]
+    bench.store.health.refuse(DISK_SPACE, "no room")
+    await bench.timers.feed()
+    await bench.timers._save_now()
+    await bench.crash()
+    await bench.start()
+    bench.timers.save()
+    assert bench.timers.last_checkpoint() is None  # it would say that they are delivered
+    await bench.stop()
+
+    await bench.start(before=lambda timers: timers.adopt(first))
+    await bench.pass_time(30)
+    assert bench.bodies == list(range(2, 12))
+    bench.timers.save()
+    assert bench.timers.last_checkpoint() is not None
+    await bench.stop()
+
+
+@on_loop
+async def test_a_slave_keeps_files_until_its_master_has_carried_what_waits_in_them(
+    tmp_path: Path,
+) -> None:
+    bench = TimerBench(tmp_path / "store", log_size=4096)
+    await bench.start()
+    bench.send(bench.now_ms + HOUR * 1000)
+    while len(bench.store.log.files) < 3:
+        bench.intake.append(draft("T", b"x" * 500, queue_id=1))
+    await bench.pass_time(10)
+    bench.timers.save()
+    before = bench.timers.last_checkpoint()
+    end = bench.store.log.files[0].end
+    assert before is not None
+    retention, timers = bench.store.retention, bench.timers
+    assert not retention.may_go(end)
+    await bench.settle()
+    await bench.pass_time(10)
+    assert retention.may_go(end)
+    bench.timers.save()
+    after = bench.timers.last_checkpoint()
+    assert after is not None
+    await timers.stop()
+    assert not retention.may_go(end)  # a former master
+
+    for checkpoint, may_go in ((before, False), (after, True)):
+        timers.adopt(checkpoint)
+        timers.start_as_slave()
+        assert retention.may_go(end) is may_go
+    timers.adopt(replace(before, recovery_point=None))  # RocketMQ does not say
+    timers.start_as_slave()
+    assert retention.may_go(end)
+    bench._end()
+    bench.store.close()
