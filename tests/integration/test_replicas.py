@@ -194,6 +194,9 @@ async def test_a_master_that_lost_its_log_takes_nothing_away_from_its_slave(
         sync = {"broker_role": BrokerRole.SYNC_MASTER, **common}
         async with slave_in(tmp_path / "slave", 1, common) as slave:
             async with broker_in(tmp_path / "master", **sync) as master:
+                primary = master.parts.master
+                assert primary is not None
+                await until(lambda: primary.is_available(0))
                 async with BrokerClient(master.address) as client:
                     for _ in range(10):
                         await client.send("T", b"x", queue_id=0)
