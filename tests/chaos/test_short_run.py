@@ -89,4 +89,5 @@ async def test_a_broker_that_loses_its_store_is_found_out(tmp_path: Path) -> Non
 
     assert not result.is_drained
     assert not result.verdict.is_good
+    assert len(result.verdict.kinds[Kind.PLAIN].lost) > 0  # though consumers had received them
     assert len(result.verdict.kinds[Kind.TIMER].lost) > 0  # those that were waiting

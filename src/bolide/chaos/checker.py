@@ -1,9 +1,9 @@
 """Compares a history with what was promised; plain functions of values.
 
-Always wrong: an acknowledged message that was never delivered, unless the mode allows it; a
-delivered message that nobody sent, or whose transaction was rolled back; an order that is broken; a
-message with a dedup key that is stored twice; a timer that came early. Duplicates are counted:
-delivery is at least once.
+Always wrong: an acknowledged message that was never delivered, or is not in its queue at the end
+where the acknowledgement said, unless the mode allows it; a delivered message that nobody sent, or
+whose transaction was rolled back; an order that is broken; a message with a dedup key that is
+stored twice; a timer that came early. Duplicates are counted: delivery is at least once.
 """
 
 from collections import Counter, defaultdict
@@ -11,12 +11,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from bolide.chaos.history import Delivered, History, Kind, Outcome, Sent
+from bolide.chaos.faults import CLOCK_SHIFT
+from bolide.chaos.history import Delivered, Fault, History, Kept, Kind, Outcome, Sent
 
 OUTAGE = 1.0
 """Seconds without an acknowledgement from which on a gap counts as time without service."""
 _EARLY_TOLERANCE = 0.005
 _EXAMPLES = 10
+_SHIFT_MARGIN = 2.0
+"""Seconds around a shift of a clock in which a broker may go by either time."""
+_PLACED = {Kind.PLAIN, Kind.ORDERED, Kind.DEDUP, Kind.POP}
+"""Kinds whose acknowledgement says where the message is in its queue."""
 
 
 @dataclass(slots=True)
@@ -32,7 +37,7 @@ class KindResult:
     delivered: int = 0
     """Messages that were delivered at least once."""
     lost: list[str] = field(default_factory=list)
-    """Acknowledged and never delivered."""
+    """Acknowledged, and never delivered or not kept where the acknowledgement said."""
     phantom: list[str] = field(default_factory=list)
     """Delivered and never sent, or rolled back."""
     reordered: list[str] = field(default_factory=list)
@@ -40,7 +45,7 @@ class KindResult:
     """With a dedup key, in two places: a violation. Others are counted as `copies`."""
     early: list[str] = field(default_factory=list)
     copies: int = 0
-    """Messages that are stored in two places or more, by retries of the sender."""
+    """Messages that are in two places or more: sent again, or delivered again by a timer."""
     redelivered: int = 0
     """Further deliveries of the same place."""
     longest_gap: float = 0.0
@@ -84,12 +89,14 @@ class Verdict:
         return not self.violations
 
 
-def check(history: History, *, is_loss_allowed: bool = False, clock_shift: float = 0.0) -> Verdict:
+def check(
+    history: History, *, is_loss_allowed: bool = False, is_read_back: bool = False
+) -> Verdict:
     """Judge a history.
 
     Args:
         is_loss_allowed: whether the mode promises less than "acknowledged is kept".
-        clock_shift: by how many seconds a broker's clock was wrong at most; timers follow it.
+        is_read_back: whether all queues were read in the end.
     """
     by_kind: dict[Kind, list[Sent]] = defaultdict(list)
     for sent in history.sent:
@@ -97,8 +104,13 @@ def check(history: History, *, is_loss_allowed: bool = False, clock_shift: float
     arrived: dict[Kind, list[Delivered]] = defaultdict(list)
     for delivered in history.delivered:
         arrived[delivered.kind].append(delivered)
+    kept: dict[Kind, list[Kept]] = defaultdict(list)
+    for each in history.kept:
+        kept[each.kind].append(each)
     kinds = {
-        kind: _check_kind(kind, by_kind[kind], arrived[kind], clock_shift)
+        kind: _check_kind(
+            kind, by_kind[kind], arrived[kind], kept[kind] if is_read_back else None, history.faults
+        )
         for kind in Kind
         if by_kind[kind] or arrived[kind]
     }
@@ -111,7 +123,11 @@ def check(history: History, *, is_loss_allowed: bool = False, clock_shift: float
 
 
 def _check_kind(
-    kind: Kind, sent: Sequence[Sent], delivered: Sequence[Delivered], clock_shift: float
+    kind: Kind,
+    sent: Sequence[Sent],
+    delivered: Sequence[Delivered],
+    kept: Sequence[Kept] | None,
+    faults: Sequence[Fault],
 ) -> KindResult:
     result = KindResult(kind)
     outcomes = Counter(each.outcome for each in sent)
@@ -122,19 +138,36 @@ def _check_kind(
     result.rolled_back = outcomes[Outcome.ROLLED_BACK]
     seen = {each.id for each in delivered}
     result.delivered = len(seen)
-    result.lost = [each.id for each in sent if _is_promised(each) and each.id not in seen]
+    promised = [each for each in sent if each.outcome is Outcome.ACKNOWLEDGED]
+    gone = set() if kept is None else not_kept(promised, kept)
+    result.lost = [each.id for each in promised if each.id not in seen or each.id in gone]
     result.phantom = phantoms(sent, delivered)
     if kind is Kind.ORDERED:
         result.reordered = reordered_by_queue(delivered) + reordered_by_key(sent, delivered)
-    _count_duplicates(result, delivered)
+    _count_duplicates(result, delivered, kept or ())
     if kind is Kind.TIMER:
-        result.early = early(sent, delivered, clock_shift)
+        result.early = early(sent, delivered, shifts(faults))
     result.longest_gap, result.total_gaps = gaps(sent)
     return result
 
 
-def _is_promised(sent: Sent) -> bool:
-    return sent.outcome is Outcome.ACKNOWLEDGED
+def not_kept(promised: Iterable[Sent], kept: Iterable[Kept]) -> set[str]:
+    """Ids of acknowledged messages that are not where the acknowledgement said.
+
+    Timers and transactions are acknowledged before they are in their queue: they are anywhere.
+    """
+    at = {(each.queue, each.offset): each.id for each in kept}
+    anywhere = set(at.values())
+    return {
+        each.id
+        for each in promised
+        if each.id not in anywhere
+        or (
+            each.offset >= 0
+            and each.kind in _PLACED
+            and at.get((each.queue, each.offset)) != each.id
+        )
+    }
 
 
 def phantoms(sent: Iterable[Sent], delivered: Iterable[Delivered]) -> list[str]:
@@ -187,13 +220,36 @@ def reordered_by_key(sent: Iterable[Sent], delivered: Iterable[Delivered]) -> li
     return broken
 
 
+def shifts(faults: Iterable[Fault]) -> list[tuple[float, float]]:
+    """The times in which a clock was wrong."""
+    return [
+        (each.began - _SHIFT_MARGIN, each.ended + _SHIFT_MARGIN)
+        for each in faults
+        if "clock-shift" in each.nemesis
+    ]
+
+
 def early(
-    sent: Iterable[Sent], delivered: Iterable[Delivered], clock_shift: float = 0.0
+    sent: Iterable[Sent],
+    delivered: Iterable[Delivered],
+    shifted: Sequence[tuple[float, float]] = (),
 ) -> list[str]:
-    """Timers that were delivered before their time had passed since the send began."""
-    due = {each.id: each.began + each.delay for each in sent}
-    tolerance = _EARLY_TOLERANCE + abs(clock_shift)
-    return sorted({each.id for each in delivered if each.at < due.get(each.id, 0.0) - tolerance})
+    """Timers that were delivered before their time had passed since the send began.
+
+    A timer follows the clock of its broker: one that waited while a clock was wrong may be early by
+    as much as that.
+    """
+    by_id = {each.id: each for each in sent}
+    found = set()
+    for each in delivered:
+        timer = by_id.get(each.id)
+        if timer is None:
+            continue
+        is_shifted = any(begin < each.at and timer.began < end for begin, end in shifted)
+        tolerance = CLOCK_SHIFT if is_shifted else _EARLY_TOLERANCE
+        if each.at < timer.began + timer.delay - tolerance:
+            found.add(each.id)
+    return sorted(found)
 
 
 def gaps(sent: Iterable[Sent]) -> tuple[float, float]:
@@ -203,15 +259,20 @@ def gaps(sent: Iterable[Sent]) -> tuple[float, float]:
     return max(found, default=0.0), sum(gap for gap in found if gap > OUTAGE)
 
 
-def _count_duplicates(result: KindResult, delivered: Iterable[Delivered]) -> None:
+def _count_duplicates(
+    result: KindResult, delivered: Iterable[Delivered], kept: Iterable[Kept]
+) -> None:
     places: dict[str, Counter[tuple[str, int]]] = defaultdict(Counter)
     for each in delivered:
         if each.times == 0:  # a retry has a place of its own, in the retry topic
             places[each.id][each.queue, each.offset] += 1
         else:
             result.redelivered += 1
-    copied = [each for each, found in places.items() if len(found) > 1]
     result.redelivered += sum(sum(found.values()) - len(found) for found in places.values())
+    stored = {each: set(found) for each, found in places.items()}
+    for one in kept:
+        stored.setdefault(one.id, set()).add((one.queue, one.offset))
+    copied = [each for each, found in stored.items() if len(found) > 1]
     if result.kind is Kind.DEDUP:
         result.stored_twice = sorted(copied)
     else:

@@ -18,6 +18,9 @@ from bolide.store.disk import Disk
 FAULTS_VARIABLE = "BOLIDE_CHAOS_FAULTS"
 _LOOK_EVERY = 0.02
 
+CLOCK_SHIFT = 30.0
+"""Seconds by which the clock of a broker is shifted at most."""
+
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with a process; the defaults are: nothing."""

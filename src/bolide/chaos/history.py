@@ -1,4 +1,4 @@
-"""What happened: every send with its result, every delivery, every fault, in order of time.
+"""What happened: every send with its result, every delivery, every fault, and what was kept.
 
 Times are seconds since the start of the run, of one monotonic clock.
 """
@@ -70,6 +70,16 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True, tag="delivered", omit
     """How often it had been delivered before, according to the broker."""
 
 
+class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="kept", omit_defaults=True):
+    """A message that is in its queue at the end of the run."""
+
+    id: str
+    """Empty if the body is not one of ours."""
+    kind: Kind
+    queue: str
+    offset: int
+
+
 class Fault(msgspec.Struct, frozen=True, kw_only=True, tag="fault", omit_defaults=True):
     """A fault of a round, from its injection to its end."""
 
@@ -90,7 +100,7 @@ class Mastership(msgspec.Struct, frozen=True, kw_only=True, tag="master", omit_d
     member: str | None
 
 
-Event = Sent | Delivered | Fault | Mastership
+Event = Sent | Delivered | Kept | Fault | Mastership
 
 
 class History:
@@ -105,6 +115,7 @@ class History:
     ) -> None:
         self.sent: list[Sent] = []
         self.delivered: list[Delivered] = []
+        self.kept: list[Kept] = []
         self.faults: list[Fault] = []
         self.masters: list[Mastership] = []
         self._clock = clock
@@ -128,7 +139,7 @@ class History:
 
     def record(self, event: Event) -> None:
         lists: dict[type, list[Any]] = {
-            Sent: self.sent, Delivered: self.delivered, Fault: self.faults,
+            Sent: self.sent, Delivered: self.delivered, Kept: self.kept, Fault: self.faults,
             Mastership: self.masters,
         }  # fmt: skip
         lists[type(event)].append(event)

@@ -10,12 +10,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from bolide.chaos.faults import Faults
+from bolide.chaos.faults import CLOCK_SHIFT, Faults
 from bolide.chaos.target import Target
 from bolide.errors import ConfigError
 
-CLOCK_SHIFT = 30.0
-"""Seconds by which the clock of a broker is shifted at most."""
 SLOW_DELAY = 0.2
 SLOW_RATE = 64 * 1024.0
 SLOW_SYNC = 0.3
@@ -66,13 +64,15 @@ class Strike:
         blocks = [nemesis.inflict(target, member, chance) for nemesis, member in pairs]
         async with AsyncExitStack() as stack:
             # At once: a crash of all brokers is not one after the other.
-            for done in await asyncio.gather(
+            begun = await asyncio.gather(
                 *(block.__aenter__() for block in blocks), return_exceptions=True
-            ):
-                if isinstance(done, BaseException):
-                    raise done
-            for block in blocks:
-                stack.push_async_exit(block)
+            )
+            for block, outcome in zip(blocks, begun, strict=True):
+                if not isinstance(outcome, BaseException):
+                    stack.push_async_exit(block)
+            for outcome in begun:
+                if isinstance(outcome, BaseException):
+                    raise outcome
             yield
 
 
@@ -80,16 +80,20 @@ class Strike:
 async def _kill(target: Target, member: str, chance: random.Random) -> AsyncIterator[None]:
     del chance
     await target.kill(member)
-    yield
-    await target.start(member)
+    try:
+        yield
+    finally:
+        await target.start(member)
 
 
 @asynccontextmanager
 async def _restart(target: Target, member: str, chance: random.Random) -> AsyncIterator[None]:
     del chance
     await target.stop(member)
-    yield
-    await target.start(member)
+    try:
+        yield
+    finally:
+        await target.start(member)
 
 
 @asynccontextmanager

@@ -17,9 +17,11 @@ from bolide.chaos.timeline import failovers, timeline_svg
 from bolide.version import __version__
 
 _MEANING = """\
-Time without service is the time in gaps of more than {:g} s between two acknowledged sends of one
-kind. Copies are messages that a retry of the sender stored again; redelivered are further
-deliveries of a stored message."""
+Lost is what was acknowledged and was never delivered, or is not where the acknowledgement said when
+all queues are read in the end. Time without service is the time in gaps of more than {:g} s between
+two acknowledged sends of one kind. Copies are messages that are stored twice, by a retry of the
+sender or by a timer that was delivered again; redelivered are further deliveries of a stored
+message."""
 _LEGEND = """\
 Green: acknowledged sends per second. Red: failed sends. Shaded, and bars below: faults. Dashed: a
 new master."""

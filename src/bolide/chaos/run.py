@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bolide.chaos.checker import Verdict, check
 from bolide.chaos.history import Fault, History, Mastership
-from bolide.chaos.nemesis import CLOCK_SHIFT, Strike, chosen_nemeses, plan_strike
+from bolide.chaos.nemesis import Strike, chosen_nemeses, plan_strike
 from bolide.chaos.target import Target
 from bolide.chaos.workload import Workload, WorkloadOptions
 from bolide.errors import BolideError
@@ -42,6 +42,8 @@ class RunOptions:
     drain_within: float = 150.0
     """Seconds for the rest of the messages after the last round; the lock of an ordered queue is
     free after a minute."""
+    linger: float = 5.0
+    """Seconds after that in which nothing may come that has no right to."""
     workload: WorkloadOptions = field(default_factory=WorkloadOptions)
 
 
@@ -76,13 +78,14 @@ async def run_rounds(
                     await runner.run()
                 emit("all sends are done; waiting for the rest of the deliveries")
                 is_drained = await workload.drain(options.drain_within)
+                await asyncio.sleep(options.linger)
+            emit("reading all queues from their beginning")
+            await workload.read_back()
         finally:
             watching.cancel()
             with suppress(asyncio.CancelledError):
                 await watching
-        verdict = check(
-            history, is_loss_allowed=options.is_loss_allowed, clock_shift=_largest_shift(history)
-        )
+        verdict = check(history, is_loss_allowed=options.is_loss_allowed, is_read_back=True)
         return RunResult(verdict, history, history.now(), is_drained)
 
 
@@ -166,8 +169,3 @@ async def _watch_masters(target: Target, history: History) -> None:
                 history.record(Mastership(group=group, at=history.now(), member=found.get(group)))
         known = found
         await asyncio.sleep(_LOOK_FOR_MASTERS_EVERY)
-
-
-def _largest_shift(history: History) -> float:
-    is_shifted = any("clock-shift" in fault.nemesis for fault in history.faults)
-    return CLOCK_SHIFT if is_shifted else 0.0

@@ -86,10 +86,6 @@ class LocalTarget:
                 environment={name: {FAULTS_VARIABLE: str(self._file(name))} for name in names},
             ),
         )
-        self._by_address = {
-            self.cluster.plan.address(member): member.name
-            for member in self.cluster.members(Role.BROKER)
-        }
 
     def _file(self, member: str) -> Path:
         return self._faults / f"{member}.json"
@@ -118,10 +114,10 @@ class LocalTarget:
     async def masters(self) -> dict[str, str]:
         """From the NameServers."""
         found = await registered_masters(self.name_servers)
+        brokers = self.cluster.members(Role.BROKER)
+        by_address = {self.cluster.plan.address(each): each.name for each in brokers}
         return {
-            group: self._by_address[address]
-            for group, address in found.items()
-            if address in self._by_address
+            group: by_address[address] for group, address in found.items() if address in by_address
         }
 
     async def kill(self, member: str) -> None:

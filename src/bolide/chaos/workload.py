@@ -12,14 +12,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass, field
 
 from bolide.admin import AdminClient
-from bolide.chaos.history import Delivered, History, Kind, Outcome, Sent, body_of, id_of
+from bolide.chaos.history import Delivered, History, Kept, Kind, Outcome, Sent, body_of, id_of
 from bolide.client.consumer.pop.pop_consumer import PopConsumer
+from bolide.client.consumer.pull.pull_consumer import PullConsumer
 from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.client.producer.producer import Producer
 from bolide.client.producer.results import SendResult, SendStatus, TransactionState
 from bolide.client.producer.transactions import TransactionProducer
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
+from bolide.model.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +128,29 @@ class Workload:
                 return False
             await asyncio.sleep(0.1)
         return True
+
+    async def read_back(self) -> None:
+        """Record what the queues hold, read from their beginning. Raises BolideError.
+
+        That a message was delivered once does not say that it is still there: consumers are
+        milliseconds behind, so what a failover takes away has mostly been seen.
+        """
+        async with PullConsumer("chaos-reader", name_server=self.name_servers) as reader:
+            for kind in self.options.kinds:
+                for queue in await reader.fetch_subscribe_queues(_topic(kind)):
+                    await self._read_queue(reader, kind, queue)
+
+    async def _read_queue(self, reader: PullConsumer, kind: Kind, queue: MessageQueue) -> None:
+        offset, name = 0, _queue_name(queue.broker_name, queue.queue_id)
+        while True:
+            found = await reader.pull(queue, "*", offset)
+            for each in found.messages:
+                self.history.record(
+                    Kept(id=id_of(each.body), kind=kind, queue=name, offset=each.queue_offset)
+                )
+            if found.next_offset == offset:
+                return
+            offset = found.next_offset
 
     # ---- consumers
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bolide.chaos.checker import Verdict, check, gaps
-from bolide.chaos.history import Delivered, Fault, History, Kind, Outcome, Sent
+from bolide.chaos.history import Delivered, Fault, History, Kept, Kind, Outcome, Sent
 
 
 class Story:
@@ -21,14 +21,19 @@ class Story:
         *,
         key: str = "key",
         delay: float = 0.0,
+        offset: int = -1,
     ) -> "Story":
         began, self.now = self.now, self.now + 1
         self.history.record(
             Sent(
                 id=message_id, kind=self.kind, key=key, number=1, began=began, ended=self.now,
-                outcome=outcome, delay=delay,
+                outcome=outcome, delay=delay, queue="broker-a/0", offset=offset,
             )
         )  # fmt: skip
+        return self
+
+    def keep(self, message_id: str, offset: int = 0) -> "Story":
+        self.history.record(Kept(id=message_id, kind=self.kind, queue="broker-a/0", offset=offset))
         return self
 
     def deliver(
@@ -42,8 +47,8 @@ class Story:
         )
         return self
 
-    def judge(self, **how: bool | float) -> Verdict:
-        return check(self.history, **how)  # type: ignore[arg-type]
+    def judge(self, **how: bool) -> Verdict:
+        return check(self.history, **how)
 
 
 def broken(verdict: Verdict) -> list[str]:
@@ -64,6 +69,36 @@ def test_an_acknowledged_message_that_never_comes_is_lost() -> None:
 
     assert verdict.kinds[Kind.PLAIN].lost == ["a"]
     assert verdict.violations == ["plain: 1 acknowledged and lost: a"]
+
+
+def test_what_was_delivered_and_is_gone_in_the_end_is_lost() -> None:
+    story = Story().send("a", offset=0).send("b", offset=1).deliver("a", 0).deliver("b", 1)
+
+    assert story.judge().is_good  # nobody looked
+    assert story.judge(is_read_back=True).kinds[Kind.PLAIN].lost == ["a", "b"]
+    assert story.keep("b", 1).judge(is_read_back=True).kinds[Kind.PLAIN].lost == ["a"]
+    assert story.keep("a", 0).judge(is_read_back=True).is_good
+
+
+def test_two_messages_that_were_acknowledged_at_one_place_are_found() -> None:
+    story = Story().send("a", offset=0).send("b", offset=0).deliver("a", 0).deliver("b", 0)
+    story.keep("b", 0).keep("a", 1)  # sent again by its producer: the acknowledged one is gone
+
+    assert story.judge(is_read_back=True).kinds[Kind.PLAIN].lost == ["a"]
+
+
+@pytest.mark.parametrize("kind", [Kind.TIMER, Kind.TRANSACTION])
+def test_what_is_acknowledged_before_it_is_in_its_queue_may_be_anywhere_there(kind: Kind) -> None:
+    story = Story(kind).send("a", offset=0).deliver("a", 7).keep("b", 0)
+    assert story.judge(is_read_back=True).kinds[kind].lost == ["a"]
+
+    assert story.keep("a", 7).judge(is_read_back=True).is_good
+
+
+def test_copies_that_nobody_received_are_counted() -> None:
+    story = Story().send("a", offset=0).deliver("a", 0).keep("a", 0).keep("a", 1)
+
+    assert story.judge(is_read_back=True).kinds[Kind.PLAIN].copies == 1
 
 
 def test_loss_is_counted_but_no_violation_in_a_mode_that_allows_it() -> None:
@@ -166,7 +201,17 @@ def test_a_timer_must_not_be_early() -> None:
 
     assert story.judge().kinds[Kind.TIMER].early == ["b"]
     assert broken(story.judge()) == ["delivered early"]
-    assert story.judge(clock_shift=2.0).is_good
+
+
+@pytest.mark.parametrize(("began", "is_good"), [(3.5, True), (10.0, False)])
+def test_a_timer_may_be_early_only_while_a_clock_is_wrong(began: float, is_good: bool) -> None:
+    story = Story(Kind.TIMER).send("a", delay=4.0).deliver("a", 0)  # at 2
+    story.history.record(
+        Fault(nemesis="kill+clock-shift", targets=("broker-a-0",), round=1, began=began,
+              ended=began + 1, back_after=0.1)
+    )  # fmt: skip
+
+    assert story.judge().is_good is is_good
 
 
 def test_a_round_after_which_nothing_was_served_is_a_violation() -> None:

@@ -9,6 +9,7 @@ from bolide.chaos.history import (
     Event,
     Fault,
     History,
+    Kept,
     Kind,
     Mastership,
     Outcome,
@@ -23,6 +24,7 @@ EVENTS: list[Event] = [
         outcome=Outcome.ACKNOWLEDGED, queue="broker-a/1", offset=7,
     ),
     Delivered(id="a", kind=Kind.PLAIN, at=1.0, queue="broker-a/1", offset=7),
+    Kept(id="a", kind=Kind.PLAIN, queue="broker-a/1", offset=7),
     Fault(nemesis="kill", targets=("broker-a-0",), round=1, began=1.0, ended=2.0, back_after=0.5),
     Mastership(group="broker-a", at=0.0, member="broker-a-0"),
 ]  # fmt: skip
@@ -36,7 +38,7 @@ def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
 
     found = History.read(file)
 
-    assert [*found.sent, *found.delivered, *found.faults, *found.masters] == EVENTS
+    assert [*found.sent, *found.delivered, *found.kept, *found.faults, *found.masters] == EVENTS
     assert file.read_text().startswith('{"type":"sent","id":"a"')
 
 

@@ -52,6 +52,25 @@ async def test_all_brokers_are_killed_at_once() -> None:
     assert sum(each.startswith("start") for each in target.done) == 4
 
 
+@on_loop
+async def test_parts_that_began_are_undone_if_another_cannot_begin() -> None:
+    class Stubborn(FakeTarget):
+        async def kill(self, member: str) -> None:
+            if member == "broker-b-0":
+                raise ConfigError("it cannot be killed")
+            await super().kill(member)
+
+    target, chance = Stubborn(), random.Random(1)
+    strike = plan_strike("kill-all", target, chance)
+    with pytest.raises(ConfigError):
+        async with strike.on(target, chance):
+            pass
+
+    killed = {each.removeprefix("kill ") for each in target.done if each.startswith("kill")}
+    assert len(killed) == 3
+    assert {f"start {each}" for each in killed} <= set(target.done)
+
+
 def test_several_nemeses_strike_different_members() -> None:
     target, chance = FakeTarget(), random.Random(7)
     for _ in range(50):
