@@ -208,6 +208,7 @@ class MessageStore(FileAppends):
         config, root = self.config.value, self.config.value.root
         refuse_unsupported(root)
         clean = not self._abort.exists()
+        was_synced = not clean and FlushMode.SYNC.encode() in self._abort.read_bytes().split()
         self._remove_leftovers()
         self.log.load()
         self.queues.batch_topics = set(map(str.encode, read_batch_topics(root)))
@@ -215,11 +216,14 @@ class MessageStore(FileAppends):
         if self.index:
             self.index.load()
         with create_file(self._abort) as file:
-            file.write(str(os.getpid()).encode())
+            file.write(f"{os.getpid()} {config.flush_mode}".encode())
+            file.flush()
+            os.fsync(file.fileno())
         self._disk.sync_directory(root)
         checkpoint = self._checkpoint.load()
         point = checkpoint.recovery_point
-        if not clean and not _same_boot(point):
+        # With SYNC_FLUSH nothing was acknowledged, or reported to a master, before it was synced.
+        if not (clean or was_synced or _same_boot(point)):
             self._lost_tail.touch()
         self._disk.sync_directory(root)
         loaded = LoadedStore(

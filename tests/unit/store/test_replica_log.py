@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bolide.store import checkpoint
 from bolide.store.config import FlushMode
 from bolide.store.disk import Disk
 from bolide.store.errors import StoreUnwritable
@@ -448,3 +449,29 @@ def test_a_master_deposed_during_a_flush_that_fails_dispatches_what_replaces_its
 
         assert log_bytes(old) == log_bytes(new)
         assert bodies(old, 1) == bodies(new, 1)
+
+
+@pytest.mark.parametrize("same_boot", [True, False])
+@pytest.mark.parametrize("mode", FlushMode)
+def test_what_a_power_cut_may_have_taken_depends_on_the_flush_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: FlushMode, same_boot: bool
+) -> None:
+    monkeypatch.setattr(checkpoint, "_BOOT_ID", tmp_path / "boot_id")
+    (tmp_path / "boot_id").write_text("1")
+    config = small_config(tmp_path / "store", mode=mode)
+    with MessageStore(config, background=False) as store:
+        store.append(draft())
+        store.flush()
+        store.maintenance.checkpoint()
+        copy_store(tmp_path / "store", tmp_path / "left")
+    assert not (tmp_path / "store" / "lostTail").exists()
+    (tmp_path / "boot_id").write_text("1" if same_boot else "2")
+
+    left = small_config(tmp_path / "left", mode=FlushMode.ASYNC)
+    is_lost = mode is FlushMode.ASYNC and not same_boot
+    for _ in range(2):  # it stays so until a controller knows
+        with MessageStore(left, background=False) as store:
+            assert store.may_have_lost_tail is is_lost
+    with MessageStore(left, background=False) as store:
+        store.lost_tail_is_known()
+        assert not store.may_have_lost_tail
