@@ -187,8 +187,6 @@ class Replica:
             else:
                 await self._shake_hands(link)
             self._is_settled = True
-            if link.overlap is None:
-                self._follows(link)
             await self._transfer(link)
         except LogMismatch:
             # What follows the last whole record did not come from the log of this group.
@@ -200,9 +198,12 @@ class Replica:
             self._link = None
             link.abort()
 
-    def _follows(self, link: "_MasterLink") -> None:
-        log.info("replicating from %s at %s", link.address, self._store.replica.end)
-        self._failing = ""
+    def _note_progress(self, link: "_MasterLink") -> None:
+        """Log once that the master sends, and that its log is this one's."""
+        if not link.is_followed and link.overlap is None:
+            link.is_followed = True
+            log.info("replicating from %s at %s", link.address, self._store.replica.end)
+            self._failing = ""
 
     async def _settle(self) -> None:
         """Flush and dispatch what the last connection left: the first report has to be the end."""
@@ -229,11 +230,12 @@ class Replica:
             if data:
                 self.last_read = now
                 confirmed = await self._append_all(link, data)
+                self._note_progress(link)
                 arrived = self._dispatch()
                 self._report(link)  # at once, because sends on the master may wait for it
                 self._announce(arrived, confirmed)
             elif link.is_closed:
-                raise ConnectionResetError("the master closed the connection")
+                raise link.is_lost()
             if self._master() != link.address:
                 return
             if now - self.last_read > settings.silence_limit:
@@ -269,7 +271,6 @@ class Replica:
         new = link.overlap.compare(transfer)
         if not link.overlap.data:
             link.overlap = None
-            self._follows(link)
         return new
 
     def _dispatch(self) -> list[ReplicatedQueue]:
@@ -348,6 +349,8 @@ class Replica:
             for message in link.messages.feed(await link.receive(deadline)):
                 if isinstance(message, MasterHello):
                     return message
+        if link.is_closed:
+            raise link.is_lost()
         raise TimeoutError("no handshake; is it in controller mode?")
 
     async def _truncate(self, master: MasterHello) -> None:
@@ -397,7 +400,7 @@ class Replica:
         return min(self._checked, self._store.reportable_end)
 
     def _report(self, link: "_MasterLink") -> None:
-        if link.overlap is None and self._reportable() > link.reported:
+        if link.overlap is None and not link.is_closed and self._reportable() > link.reported:
             self._send_report(link)
 
     def _send_report(self, link: "_MasterLink") -> None:
@@ -442,6 +445,8 @@ class _MasterLink(asyncio.Protocol):
         self.messages = MasterMessages(with_epochs=with_epochs)
         self.reported = -1
         self.is_closed = False
+        self.is_followed = False
+        """Whether the master has sent anything that continues this log."""
         self.overlap: Overlap | None = None
         """End of this log that the master has yet to send again before it gets a report."""
         self.has_transferred = False
@@ -492,12 +497,21 @@ class _MasterLink(asyncio.Protocol):
         self.failure = exc
         self._wake()
 
+    def is_lost(self) -> ConnectionResetError:
+        """The error of a connection that the master has closed."""
+        text = "the master closed the connection"
+        if not self.is_followed:
+            text += " before it sent anything; is this host in its haAllowedReplicas?"
+        return ConnectionResetError(text)
+
     def send(self, data: bytes) -> None:
+        if self.is_closed:
+            raise self.is_lost()
         self._transport.write(data)
 
     def send_report(self, offset: int) -> None:
         self.reported = offset
-        self._transport.write(encode_report(offset, with_epochs=self._with_epochs))
+        self.send(encode_report(offset, with_epochs=self._with_epochs))
 
     def abort(self) -> None:
         self._transport.abort()

@@ -1,4 +1,5 @@
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -445,3 +446,24 @@ async def test_a_slave_hands_out_only_what_is_confirmed(tmp_path: Path) -> None:
             store.log.confirmed = store.log.end
 
             await until(lambda: slave.store.max_offset("T", 0) == 2)
+
+
+@pytest.mark.parametrize("with_epochs", [False, True])
+@on_loop
+async def test_a_slave_that_is_turned_away_says_what_to_look_at(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, with_epochs: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def turn_away(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(turn_away, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    epochs = Epochs() if with_epochs else None
+    async with server, following_slave(tmp_path / "slave", f"{host}:{port}", epochs=epochs):
+        await until(lambda: "cannot replicate" in caplog.text)
+        await asyncio.sleep(0.3)  # it goes on trying
+    assert "is this host in its haAllowedReplicas?" in caplog.text
+    assert "replicating from" not in caplog.text
+    assert "Transport" not in caplog.text
