@@ -33,6 +33,8 @@ FAULTS = ("kill", "pause", "cut")
 _TOPIC = "chaos-failover"
 _PROBE_EVERY = 0.02
 _PROBE_WITHIN = 0.5
+_HELD_WITHIN = 10.0
+"""Seconds for a send to the old master, which may hold it and acknowledge it when it is back."""
 _SEND_TIMEOUT = 1.0
 
 Emit = Callable[[str], None]
@@ -213,6 +215,7 @@ class _Round:
 
     async def _probe(self, remoting: RemotingClient, member: str) -> None:
         address = self._target.address_of(member)
+        within = _HELD_WITHIN if member == self._old else _PROBE_WITHIN
         while True:
             began = time.monotonic()
             header = SendHeader(
@@ -221,7 +224,7 @@ class _Round:
             )  # fmt: skip
             with suppress(BolideError):
                 await remoting.call(
-                    address, RequestCode.SEND_MESSAGE, header, body=b"probe", within=_PROBE_WITHIN
+                    address, RequestCode.SEND_MESSAGE, header, body=b"probe", within=within
                 )
                 self._probes.append(_Ack(member, began, time.monotonic()))
                 self._changed.set()
