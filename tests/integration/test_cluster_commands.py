@@ -1,15 +1,22 @@
 """`bolide cluster` as it is installed: up, look, harm, heal, down."""
 
+import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bolide.client.producer.producer import Producer
+from bolide.cluster.data_directory import read_state
+from bolide.cluster.network import why_no_namespaces
 from bolide.cluster.state import require_state
+from bolide.model.message import Message
 from tests.interop.processes import free_port
 from tests.support.commands import Running, home, run, started
 
@@ -115,6 +122,112 @@ def test_a_killed_cluster_is_cleaned_up(cluster: Path) -> None:
         until_gone(member.pid)
 
 
+def test_stopped_workers_of_a_killed_cluster_are_ended(home: Path, port: int) -> None:
+    data = home / "cluster"
+    up = ("bolide", "cluster", "up", "--workers", "2", "--base-port", str(port), "--detach")
+    done = run(*up, "mappedFileSizeCommitLog=1048576")
+    assert done.returncode == 0, done.stderr
+    run("bolide", "cluster", "pause", "broker-a-0")
+    state = require_state(data)
+    os.kill(state.pid, signal.SIGKILL)
+    until_gone(state.pid)
+    assert len(processes_of(data / "broker-a-0")) == 3
+
+    assert "broker-a-0" in run("bolide", "cluster", "down").stdout
+
+    assert processes_of(data / "broker-a-0") == []
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        "plain",
+        pytest.param(
+            "namespaces",
+            marks=pytest.mark.skipif(bool(why_no_namespaces()), reason=why_no_namespaces()),
+        ),
+    ],
+)
+@pytest.mark.parametrize("from_group", ["namesrv", "broker-a"])
+def test_what_a_cluster_left_that_was_killed_during_its_start_is_ended(
+    started: list[Running], home: Path, port: int, network: str, from_group: str
+) -> None:
+    data = home / "cluster"
+    up = ("bolide", "cluster", "up", "--workers", "2", "--base-port", str(port))
+    running = Running(*up, "--network", network, "mappedFileSizeCommitLog=1048576")
+    started.append(running)
+    deadline = time.monotonic() + 20
+    while not any(processes_of(path) for path in data.glob(f"{from_group}*")):
+        assert time.monotonic() < deadline, running.output
+    running.process.kill()
+    running.process.wait()
+    state = read_state(data)
+    assert state is not None
+    assert state.is_starting
+
+    done = run("bolide", "cluster", "down")
+
+    assert done.returncode == 0, done.stderr
+    assert not any(processes_of(path) for path in data.iterdir())
+    assert not (data / "cluster.json").exists()
+    if state.bridge is not None:
+        assert not Path("/sys/class/net", state.bridge.name).exists()
+
+
+def test_a_cluster_is_taken_down_during_its_start(
+    started: list[Running], home: Path, port: int
+) -> None:
+    running = Running("bolide", "cluster", "up", "--base-port", str(port))
+    started.append(running)
+    deadline = time.monotonic() + 20
+    while not (home / "cluster" / "cluster.json").exists():
+        assert time.monotonic() < deadline, running.output
+
+    assert run("bolide", "cluster", "down").stdout == "the cluster is down\n"
+
+    running.wait_for("All members stopped.")
+    assert "The cluster runs" not in running.output
+    assert processes_of(home / "cluster" / "namesrv-0") == []
+
+
+def test_two_clusters_that_start_together_do_not_share_a_directory(
+    started: list[Running], port: int
+) -> None:
+    both = [Running("bolide", "cluster", "up", "--base-port", str(port)) for _ in range(2)]
+    started += both
+    deadline = time.monotonic() + 20
+    while all(each.process.poll() is None for each in both):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+    (refused,) = (each for each in both if each.process.poll() is not None)
+    (serving,) = (each for each in both if each is not refused)
+    refused.wait_for("--data cluster: a cluster runs there already")
+    serving.wait_for("The cluster runs")
+    assert serving.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "size"), [((), 64 * 2**20), (("mappedFileSizeCommitLog=1048576",), 2**20)]
+)
+def test_log_files_are_small_and_keep_their_size(
+    started: list[Running], port: int, words: tuple[str, ...], size: int
+) -> None:
+    for more in (words, ()):
+        running = Running("bolide", "cluster", "up", "--base-port", str(port), *more)
+        started.append(running)
+        running.wait_for("The cluster runs")
+        asyncio.run(send(f"127.0.0.1:{port}"))
+        assert running.stop() == 0
+        (log_file, *_) = sorted(Path("cluster", "broker-a-0", "store", "commitlog").iterdir())
+        assert log_file.stat().st_size == size
+
+
+async def send(name_servers: str) -> None:
+    async with Producer("tests", name_server=name_servers) as producer:
+        await producer.send(Message("Orders", b"one"))
+
+
 def test_a_cluster_in_the_foreground_says_what_runs_and_stops_on_a_signal(
     started: list[Running], port: int
 ) -> None:
@@ -136,6 +249,45 @@ def test_a_start_that_fails_in_the_background_is_reported(port: int) -> None:
 
     assert done.returncode != 0
     assert "broker-a-0 ended before it served: bolide: " in done.stderr
+
+
+SLOW = """
+import sys
+from bolide.cli import cluster
+from bolide.cli.program import main
+cluster._DETACH_WITHIN = float(sys.argv.pop(1))
+main()
+"""
+
+
+@pytest.mark.parametrize("within", ["0", "1.0"])
+def test_a_start_in_the_background_that_takes_too_long_is_ended(
+    home: Path, port: int, within: str
+) -> None:
+    words = ("cluster", "up", "--detach", "--base-port", str(port), "--brokers", "9")
+    done = subprocess.run(
+        [sys.executable, "-c", SLOW, within, *words, "mappedFileSizeCommitLog=1048576"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert done.returncode != 0
+    assert f"the cluster did not run within {float(within):g} s, and was ended" in done.stderr
+    assert not any(processes_of(path) for path in (home / "cluster").iterdir())
+    assert not (home / "cluster" / "cluster.json").exists()
+
+
+def processes_of(directory: Path) -> list[int]:
+    """Processes of the member with this directory."""
+    mark = f"BOLIDE_CLUSTER_MEMBER={directory}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
 
 
 def until_gone(pid: int) -> None:

@@ -5,10 +5,12 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,10 +21,15 @@ from bolide.errors import ConfigError
 from bolide.remoting.address import split_address
 
 if TYPE_CHECKING:
+    from bolide.cluster.data_directory import ClusterState
     from bolide.cluster.plan import ClusterOptions
-    from bolide.cluster.state import ClusterState
 
+_LOG_FILE_SIZE = 64 * 1024 * 1024
+"""A broker allocates two files; with its default of 1 GiB a few brokers would fill a disk."""
 _DETACH_WITHIN = 120.0
+_END_WITHIN = 30.0
+_LOG = "up.log"
+_SHOWN_LINES = 20
 
 Data = Annotated[Path, typer.Option(help="Directory of the cluster.")]
 MemberName = Annotated[str, typer.Argument(metavar="MEMBER", help="A name that `status` shows.")]
@@ -52,7 +59,8 @@ def up(
 ) -> None:
     """Run a cluster of child processes on this machine until SIGTERM or SIGINT.
 
-    Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
+    Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH. Commit log files have 64
+    MiB unless mappedFileSizeCommitLog is given; those of a store that exists keep their size.
     """
     from bolide.cluster.plan import ClusterOptions  # noqa: PLC0415
 
@@ -60,9 +68,8 @@ def up(
         options = ClusterOptions(
             brokers=brokers, replicas=replicas, namesrvs=namesrvs, controllers=controllers,
             workers=workers, asynchronous=asynchronous, data=data, base_port=base_port,
-            network=network, settings=parse_settings(settings),
+            network=network, settings=parse_settings(settings), log_file_size=_LOG_FILE_SIZE,
         )  # fmt: skip
-        _refuse_running(data)
         if detach:
             _detach(data)
         else:
@@ -85,6 +92,8 @@ def status(
         document = {**msgspec.to_builtins(state), "groups": _group_documents(state, groups)}
         print(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())
     else:
+        if state.is_starting:
+            print("The cluster is starting.")
         _print_status(state, groups)
 
 
@@ -166,19 +175,6 @@ def _control(data: Path, verb: str, **arguments: Any) -> None:
         asyncio.run(control(data, verb, **arguments))
 
 
-def _refuse_running(data: Path) -> None:
-    from bolide.cluster.state import read_state  # noqa: PLC0415
-
-    state = read_state(data)
-    if state is None:
-        return
-    if state.is_running:
-        raise ConfigError(f"--data {data}: a cluster runs there already, process {state.pid}")
-    raise ConfigError(
-        f"--data {data}: a cluster was killed there; `bolide cluster down` ends what it left"
-    )
-
-
 def _run_up(options: "ClusterOptions") -> None:
     from bolide import logs  # noqa: PLC0415
     from bolide.remoting.event_loop import until_stopped  # noqa: PLC0415
@@ -197,34 +193,74 @@ async def _serve(options: "ClusterOptions") -> None:
     from bolide.cluster.local_cluster import LocalCluster  # noqa: PLC0415
     from bolide.cluster.state import ControlServer, masters, require_state  # noqa: PLC0415
 
-    down = asyncio.Event()
-    async with LocalCluster(options) as cluster, ControlServer(cluster, down.set):
+    cluster = LocalCluster(options)
+    async with ControlServer(cluster, _stop_this_process), cluster:
         _print_status(require_state(options.data), await masters(cluster.name_servers))
         print(f"NameServers for clients: {cluster.name_servers}")
         print("The cluster runs; Ctrl-C or `bolide cluster down` stops it.", flush=True)
-        await down.wait()
+        await asyncio.Event().wait()
+
+
+def _stop_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _detach(data: Path) -> None:
     """Run the same command in the background, and wait until its cluster runs."""
-    from bolide.cluster.state import read_state  # noqa: PLC0415
+    from bolide.cluster.data_directory import DataDirectory  # noqa: PLC0415
 
-    data.mkdir(parents=True, exist_ok=True)
-    log_file = data / "up.log"
+    directory = DataDirectory(data)
+    directory.acquire_for_start()  # before the log of another cluster is emptied
     words = [word for word in sys.argv[1:] if word != "--detach"]
-    with log_file.open("wb") as output:
+    with directory.passed_on() as (lock, environment), (data / _LOG).open("wb") as output:
         process = subprocess.Popen(  # noqa: S603  our own command line
             [sys.executable, "-P", "-m", "bolide", *words],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-            env=os.environ,
+            env=environment, pass_fds=[lock],
         )  # fmt: skip
-    deadline = time.monotonic() + _DETACH_WITHIN
-    while read_state(data) is None:
-        if process.poll() is not None or time.monotonic() > deadline:
-            print(log_file.read_text(encoding="utf-8", errors="replace"), file=sys.stderr, end="")
-            raise typer.Exit(FAILED)
-        time.sleep(0.05)
+    try:
+        _wait_until_up(data, process)
+    except BaseException:
+        _end(data, process)
+        print(_end_of_log(data), file=sys.stderr)
+        raise
     status(data, as_json=False)
+
+
+def _wait_until_up(data: Path, process: "subprocess.Popen[bytes]") -> None:
+    from bolide.cluster.data_directory import read_state  # noqa: PLC0415
+
+    deadline = time.monotonic() + _DETACH_WITHIN
+    while (state := read_state(data)) is None or state.is_starting:
+        if process.poll() is not None:
+            raise typer.Exit(FAILED)  # the end of its log says why
+        if time.monotonic() > deadline:
+            raise ConfigError(
+                f"the cluster did not run within {_DETACH_WITHIN:g} s, and was ended; see"
+                f" {data / _LOG}"
+            )
+        time.sleep(0.05)
+
+
+def _end(data: Path, process: "subprocess.Popen[bytes]") -> None:
+    """End a process of `up` with its members, by force if it takes too long."""
+    from bolide.cluster.state import NotRunning, take_down  # noqa: PLC0415
+
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_END_WITHIN)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    with suppress(NotRunning):
+        asyncio.run(take_down(data))
+
+
+def _end_of_log(data: Path) -> str:
+    text = (data / _LOG).read_text(encoding="utf-8", errors="replace")
+    return "\n".join(text.splitlines()[-_SHOWN_LINES:])
 
 
 def _group_documents(

@@ -1,6 +1,7 @@
 """A cluster of child processes, and what can be done to its members and their links."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,33 +9,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
+from bolide.cluster.data_directory import ClusterState, DataDirectory, MemberState
 from bolide.cluster.member_process import MemberProcess
 from bolide.cluster.network import Network, make_network
 from bolide.cluster.plan import ClusterOptions, ClusterPlan, Member, Role
 from bolide.cluster.proxy import CLIENTS
 from bolide.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 DIRECTIONS = ("both", "in", "out")
-
-
-class MemberState(msgspec.Struct, frozen=True, kw_only=True):
-    """A member as `status` shows it and the state file has it."""
-
-    name: str
-    role: str
-    address: str
-    state: str
-    """alive, paused, cut, slow or dead."""
-    pid: int | None
-    started_at: float
-    """Wall clock time of its last start."""
-    directory: str
-    group: str = ""
-    ports: tuple[int, ...] = ()
-    cut_from: tuple[str, ...] = ()
-    """Members and clients with which it cannot exchange everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +33,12 @@ class Launch:
 class LocalCluster:
     """Runs in its `async with` block; belongs to one event loop.
 
+    Attributes:
+        plan: with namespaces its addresses are only final inside the block.
+        control: the socket on which the cluster takes commands, if it does.
+
     Raises:
-        ConfigError: a port is taken, or the network cannot be had.
+        ConfigError: a port or the directory is taken, or the network cannot be had.
         MemberFailed: a member did not start; those started before have been stopped.
     """
 
@@ -59,9 +47,17 @@ class LocalCluster:
         self._cuts: set[tuple[str, str]] = set()
         self._slow: set[str] = set()
         self._unplugged: set[str] = set()
+        self._options = options
+        self._directory = DataDirectory(options.data)
+        self._is_starting, self._is_closing = True, False
+        self.control = ""
         names = ClusterPlan.names(options)
         self.network: Network = make_network(options.network, names, self._pids)
-        self.plan = ClusterPlan.of(options, self.network.addresses())
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Plan the members for the addresses of the network."""
+        self.plan = ClusterPlan.of(self._options, self.network.addresses())
         self._processes = {
             member.name: MemberProcess(
                 member, self.network.command_prefix(member.name), self._launch.module
@@ -76,19 +72,32 @@ class LocalCluster:
 
     @property
     def data(self) -> Path:
-        return self.plan.options.data
+        return self._options.data
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all members have started, and the cluster is not about to end."""
+        return not self._is_starting and not self._is_closing
 
     async def __aenter__(self) -> Self:
+        self._directory.acquire_for_start()
         try:
-            self.plan.write_files()
-            await self.network.open(self.plan.members)
-            for role in Role:  # NameServers first, brokers last
-                members = [each.name for each in self.plan.members if each.role is role]
-                await self._start_all(members)
+            await self._open()
         except BaseException:
             await self.close()
             raise
         return self
+
+    async def _open(self) -> None:
+        await self.network.claim()
+        self._lay_out()
+        self.write_state()
+        self.plan.write_files()
+        await self.network.open(self.plan.members)
+        for role in Role:  # NameServers first, brokers last
+            await self._start_all(each.name for each in self.plan.members if each.role is role)
+        self._is_starting = False
+        self.write_state()
 
     async def __aexit__(
         self,
@@ -100,12 +109,17 @@ class LocalCluster:
 
     async def close(self) -> None:
         """Stop all members, brokers first, and remove the network."""
-        for role in reversed(Role):
-            chosen = [each for each in self._processes.values() if each.member.role is role]
-            await asyncio.gather(*(process.stop() for process in chosen))
-        for process in self._processes.values():
-            process.close()
-        await self.network.close()
+        self._is_closing = True
+        try:
+            for role in reversed(Role):
+                chosen = [each for each in self._processes.values() if each.member.role is role]
+                await asyncio.gather(*(process.stop() for process in chosen))
+            for process in self._processes.values():
+                process.close()
+            await self.network.close()
+            self._directory.remove_state()  # nothing is left that `down` would have to end
+        finally:
+            self._directory.release()
 
     async def _start_all(self, names: Iterable[str]) -> None:
         results = await asyncio.gather(*map(self.start, names), return_exceptions=True)
@@ -126,22 +140,27 @@ class LocalCluster:
         """Start a member that has ended, and wait until it serves; MemberFailed if it does not."""
         environment = (self._launch.environment or {}).get(name)
         await self.process(name).start(environment)
+        self.write_state()
 
     async def kill(self, name: str) -> None:
         """SIGKILL."""
         await self.process(name).kill()
+        self.write_state()
 
     async def stop(self, name: str) -> None:
         """SIGTERM, and wait for the end."""
         await self.process(name).stop()
+        self.write_state()
 
     def pause(self, name: str) -> None:
         """SIGSTOP."""
         self.process(name).pause()
+        self.write_state()
 
     def resume(self, name: str) -> None:
         """SIGCONT."""
         self.process(name).resume()
+        self.write_state()
 
     # ---- links
 
@@ -154,12 +173,14 @@ class LocalCluster:
         for flow in self._flows(name, others, direction):
             await self.network.cut(*flow)
             self._cuts.add(flow)
+        self.write_state()
 
     async def unplug(self, name: str) -> None:
         """Cut a member off from all others and the clients, at one moment."""
         self.plan.require(name)
         await self.network.unplug(name)
         self._unplugged.add(name)
+        self.write_state()
 
     async def heal(self, name: str | None = None) -> None:
         """Undo all cuts and slow links of a member, or of all members."""
@@ -175,6 +196,7 @@ class LocalCluster:
             if name in {None, each}:
                 await self.network.plug(each)
                 self._unplugged.discard(each)
+        self.write_state()
 
     async def slow(self, name: str, delay: float, rate: float = 0.0) -> None:
         """Make all links of a member slow.
@@ -186,6 +208,7 @@ class LocalCluster:
         self.plan.require(name)
         await self.network.slow(name, delay, rate)
         self._slow.add(name)
+        self.write_state()
 
     def _flows(self, name: str, others: Iterable[str], direction: str) -> list[tuple[str, str]]:
         if direction not in DIRECTIONS:
@@ -203,6 +226,20 @@ class LocalCluster:
         return found
 
     # ---- state
+
+    def write_state(self) -> None:
+        """Write the state file if something has changed, as long as the block runs."""
+        if not self._directory.is_held:
+            return
+        state = ClusterState(
+            pid=os.getpid(), control=self.control, is_starting=self._is_starting,
+            network=self.network.kind, bridge=self.network.bridge, name_servers=self.name_servers,
+            members=tuple(self.states()),
+        )  # fmt: skip
+        try:
+            self._directory.write(state)
+        except OSError as exc:  # the next change tries again
+            log.warning("the state of the cluster in %s cannot be written: %s", self.data, exc)
 
     def states(self) -> list[MemberState]:
         return [self._state(member) for member in self.plan.members]

@@ -15,12 +15,15 @@ from bolide.cluster.plan import Member
 from bolide.cluster.proxy import descendants
 from bolide.errors import BolideError
 from bolide.lifeline import lifeline_environment
+from bolide.remoting.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 
 _START_WITHIN = 60.0
 _STOP_WITHIN = 60.0
 _POLL = 0.05
+MEMBER_VARIABLE = "BOLIDE_CLUSTER_MEMBER"
+"""The directory of the member, in the environment of all its processes."""
 _ALL_SERVE = "workers serve"
 """What a broker with --workers prints when all of them are ready."""
 
@@ -72,7 +75,7 @@ class MemberProcess:
             return
         self.is_paused = False
         output_at = _size(self.member)
-        await self._spawn(environment or {})
+        await uninterrupted(self._spawn(environment or {}))  # what was started must be stopped
         self.started_at = time.time()
         ready = self._until_workers_serve(output_at) if self._has_workers else self._until_ready()
         try:
@@ -91,6 +94,7 @@ class MemberProcess:
         self._lifeline.setblocking(False)
         member = self.member
         passed: dict[str, str] = {**os.environ, **environment}
+        passed[MEMBER_VARIABLE] = os.fspath(member.directory)
         # A broker with a lifeline is a worker itself, and starts no others.
         if not self._has_workers:
             passed |= lifeline_environment(child_end, member.name)

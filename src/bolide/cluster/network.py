@@ -10,18 +10,25 @@ A name is that of a member, or CLIENTS for everything outside of the cluster.
 """
 
 import asyncio
+import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from bolide.cluster.data_directory import Bridge
 from bolide.cluster.plan import Addresses, Member
 from bolide.cluster.proxy import CLIENTS, ConnectionOwners, Flows, Proxy
 from bolide.errors import BolideError, ConfigError
+from bolide.remoting.tasks import uninterrupted
 
 _LOOPBACK = "127.0.0.1"
+_MOST_NAMESPACE_NETWORKS = 256
+
+Run = Callable[..., Awaitable[str]]
+"""Runs a command and returns its output; raises NetworkFailed."""
 
 
 class NetworkFailed(BolideError):
@@ -29,19 +36,29 @@ class NetworkFailed(BolideError):
 
     def __init__(self, words: Sequence[str], output: str) -> None:
         super().__init__(f"{' '.join(words)}: {output.strip() or 'failed'}")
+        self.is_taken = "File exists" in output
+        """There is something of that name already."""
 
 
 class Network(Protocol):
     """Where the members of a cluster run."""
 
     kind: str
+    bridge: Bridge | None
+    """None without namespaces, or if they are not open."""
 
-    def addresses(self) -> Addresses: ...
+    def addresses(self) -> Addresses:
+        """Where the members are; only final after `claim`."""
+        ...
+
+    async def claim(self) -> None:
+        """Take addresses that no other cluster has."""
 
     async def open(self, members: Sequence[Member]) -> None:
         """Prepare the links, before the members start."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Remove what this object made, also if `claim` or `open` failed."""
 
     def command_prefix(self, name: str) -> list[str]:
         """Words before the command of a member."""
@@ -89,6 +106,7 @@ class PlainNetwork:
     """Everything on 127.0.0.1; links cannot be changed."""
 
     kind = "plain"
+    bridge: Bridge | None = None
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -96,6 +114,9 @@ class PlainNetwork:
     def addresses(self) -> Addresses:
         hosts = dict.fromkeys(self._names, _LOOPBACK)
         return Addresses(announced=hosts, bound=hosts)
+
+    async def claim(self) -> None:
+        pass
 
     async def open(self, members: Sequence[Member]) -> None:
         pass
@@ -131,6 +152,7 @@ class ProxyNetwork:
     """A TCP proxy in front of each member, for users without privileges."""
 
     kind = "proxy"
+    bridge: Bridge | None = None
 
     def __init__(
         self, names: Sequence[str], processes: Callable[[], Mapping[str, Iterable[int]]]
@@ -145,6 +167,9 @@ class ProxyNetwork:
             announced=dict.fromkeys(self._names, _LOOPBACK),
             bound={name: f"127.0.2.{number}" for number, name in enumerate(self._names, 1)},
         )
+
+    async def claim(self) -> None:
+        """Ports are what clusters share, and they are taken in `open`."""
 
     async def open(self, members: Sequence[Member]) -> None:
         bound = self.addresses().bound
@@ -217,15 +242,22 @@ class NamespaceNetwork:
 
     kind = "namespaces"
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], run: Run | None = None) -> None:
         self._names = names
-        self._number = _free_number()
-        self.bridge = f"bol{self._number}"
-        self._hosts = {
-            name: _Host(f"bol{self._number}-{name}", f"bol{self._number}v{at}", self._address(at))
-            for at, name in enumerate(names, 10)
-        }
+        self._run = run or _run
         self._hardware: dict[str, str] = {}
+        self._undo: list[tuple[str, ...]] = []
+        """Commands that remove what this object made, the last of it first."""
+        self.bridge: Bridge | None = None
+        self._take(0)
+
+    def _take(self, number: int) -> None:
+        self._number = number
+        self._device = f"bol{number}"
+        self._hosts = {
+            name: _Host(f"bol{number}-{name}", f"bol{number}v{at}", self._address(at))
+            for at, name in enumerate(self._names, 10)
+        }
 
     def _address(self, at: int) -> str:
         return f"10.213.{self._number}.{at}"
@@ -237,32 +269,66 @@ class NamespaceNetwork:
     def command_prefix(self, name: str) -> list[str]:
         return ["ip", "netns", "exec", self._hosts[name].namespace]
 
+    async def claim(self) -> None:
+        """Make the bridge: its number is ours if nobody has a bridge with it.
+
+        To look for a free number first would give two clusters that start together the same one.
+        """
+        hardware = ":".join(f"{byte:02x}" for byte in (2, *secrets.token_bytes(5)))
+        for number in range(_MOST_NAMESPACE_NETWORKS):
+            self._take(number)
+            add = ("ip", "link", "add", self._device, "address", hardware, "type", "bridge")
+            try:
+                await self._make(add, ("ip", "link", "del", self._device))
+            except NetworkFailed as exc:
+                if not exc.is_taken:
+                    raise
+            else:
+                self.bridge = Bridge(self._device, hardware)
+                return
+        raise ConfigError(
+            f"{_MOST_NAMESPACE_NETWORKS} clusters in namespaces are running; remove one with"
+            " `bolide cluster down`"
+        )
+
     async def open(self, members: Sequence[Member]) -> None:
         del members
-        await _run("ip", "link", "add", self.bridge, "type", "bridge")
-        await _run("ip", "addr", "add", f"{self._address(1)}/24", "dev", self.bridge)
-        await _run("ip", "link", "set", self.bridge, "up")
+        await self._run("ip", "addr", "add", f"{self._address(1)}/24", "dev", self._device)
+        await self._run("ip", "link", "set", self._device, "up")
         for host in self._hosts.values():
             await self._add(host)
         await self._know_everybody()
 
     async def _add(self, host: _Host) -> None:
         inside = ("ip", "-n", host.namespace)
-        await _run("ip", "netns", "add", host.namespace)
-        await _run(
-            "ip", "link", "add", host.outer, "type", "veth",
-            "peer", "name", "eth0", "netns", host.namespace,
-        )  # fmt: skip
-        await _run("ip", "link", "set", host.outer, "master", self.bridge, "up")
-        await _run(*inside, "link", "set", "lo", "up")
-        await _run(*inside, "addr", "add", f"{host.address}/24", "dev", "eth0")
-        await _run(*inside, "link", "set", "eth0", "up")
+        await self._make(
+            ("ip", "netns", "add", host.namespace), ("ip", "netns", "del", host.namespace)
+        )
+        veth = ("type", "veth", "peer", "name", "eth0", "netns", host.namespace)
+        await self._make(
+            ("ip", "link", "add", host.outer, *veth), ("ip", "link", "del", host.outer)
+        )
+        await self._run("ip", "link", "set", host.outer, "master", self._device, "up")
+        await self._run(*inside, "link", "set", "lo", "up")
+        await self._run(*inside, "addr", "add", f"{host.address}/24", "dev", "eth0")
+        await self._run(*inside, "link", "set", "eth0", "up")
+
+    async def _make(self, words: Sequence[str], undo: tuple[str, ...]) -> None:
+        """Run a command that makes something, and note how to remove it."""
+
+        async def make() -> None:
+            await self._run(*words)
+            self._undo.append(undo)
+
+        await uninterrupted(make())  # a start that is cancelled must know what it made
 
     async def _know_everybody(self) -> None:
         """Note hardware addresses, and set all of them for good: a cut must not be resolved."""
-        self._hardware[CLIENTS] = await _hardware_address("dev", self.bridge)
+        assert self.bridge is not None
+        self._hardware[CLIENTS] = self.bridge.hardware
         for name, host in self._hosts.items():
-            self._hardware[name] = await _hardware_address("eth0", namespace=host.namespace)
+            inside = ("ip", "-n", host.namespace)
+            self._hardware[name] = await _hardware_address(self._run, *inside, device="eth0")
         everybody = (*self._names, CLIENTS)
         for source in everybody:
             for target in everybody:
@@ -270,10 +336,10 @@ class NamespaceNetwork:
                     await self.heal(source, target)
 
     async def close(self) -> None:
-        for host in self._hosts.values():
-            await _try("ip", "netns", "del", host.namespace)
-            await _try("ip", "link", "del", host.outer)
-        await _try("ip", "link", "del", self.bridge)
+        """Remove what this object made: other clusters have devices of the same kind."""
+        while self._undo:
+            await _try(self._run, *self._undo.pop())
+        self.bridge = None
 
     async def cut(self, source: str, target: str) -> None:
         await self._set_neighbour(source, target, "02:00:00:00:00:00")
@@ -284,8 +350,8 @@ class NamespaceNetwork:
     async def _set_neighbour(self, source: str, target: str, hardware: str) -> None:
         address = self._address(1) if target == CLIENTS else self._hosts[target].address
         where = [] if source == CLIENTS else ["-n", self._hosts[source].namespace]
-        device = self.bridge if source == CLIENTS else "eth0"
-        await _run(
+        device = self._device if source == CLIENTS else "eth0"
+        await self._run(
             "ip", *where, "neigh", "replace", address, "lladdr", hardware, "dev", device,
             "nud", "permanent",
         )  # fmt: skip
@@ -296,23 +362,23 @@ class NamespaceNetwork:
         for where, device in (([], host.outer), (["-n", host.namespace], "eth0")):
             base = ("tc", *where, "qdisc", "replace", "dev", device, "root")
             limit = ["rate", f"{int(rate)}bps"] if rate else []
-            if await _try(*base, "netem", "delay", f"{int(delay * 1000)}ms", *limit):
+            if await _try(self._run, *base, "netem", "delay", f"{int(delay * 1000)}ms", *limit):
                 continue
-            await _run(
+            await self._run(
                 *base, "tbf", "rate", f"{int(rate or 64 * 1024)}bps", "burst", "16kb",
                 "latency", "2s",
             )  # fmt: skip
 
     async def quicken(self, name: str) -> None:
         host = self._hosts[name]
-        await _try("tc", "qdisc", "del", "dev", host.outer, "root")
-        await _try("tc", "-n", host.namespace, "qdisc", "del", "dev", "eth0", "root")
+        await _try(self._run, "tc", "qdisc", "del", "dev", host.outer, "root")
+        await _try(self._run, "tc", "-n", host.namespace, "qdisc", "del", "dev", "eth0", "root")
 
     async def unplug(self, name: str) -> None:
-        await _run("ip", "-n", self._hosts[name].namespace, "link", "set", "eth0", "down")
+        await self._run("ip", "-n", self._hosts[name].namespace, "link", "set", "eth0", "down")
 
     async def plug(self, name: str) -> None:
-        await _run("ip", "-n", self._hosts[name].namespace, "link", "set", "eth0", "up")
+        await self._run("ip", "-n", self._hosts[name].namespace, "link", "set", "eth0", "up")
         for target in (*self._names, CLIENTS):  # forgotten with the link
             if target != name:
                 await self.heal(name, target)
@@ -331,26 +397,27 @@ def why_no_namespaces() -> str:
     return ""
 
 
-def _free_number() -> int:
-    used = {path.name for path in Path("/sys/class/net").iterdir()}
-    for number in range(256):
-        if f"bol{number}" not in used:
-            return number
-    raise ConfigError("256 clusters in namespaces are running; remove one with `cluster down`")
-
-
-async def remove_namespaces(prefix: str) -> None:
-    """Remove what a cluster that was killed left behind: `prefix` is the name of its bridge."""
-    for line in (await _run("ip", "netns", "list")).splitlines():
+async def remove_namespaces(bridge: Bridge, run: Run | None = None) -> None:
+    """Remove what a cluster that was killed left behind, unless its bridge is gone."""
+    run = run or _run
+    try:
+        if await _hardware_address(run, "ip", device=bridge.name) != bridge.hardware:
+            return
+    except NetworkFailed:
+        return
+    # Links go before namespaces, with which they would only go a moment later: the next cluster
+    # may take the same names.
+    for line in (await run("ip", "-o", "link", "show", "master", bridge.name)).splitlines():
+        await _try(run, "ip", "link", "del", line.split()[1].partition("@")[0])
+    for line in (await run("ip", "netns", "list")).splitlines():
         name = line.split()[0]
-        if name.startswith(f"{prefix}-"):
-            await _try("ip", "netns", "del", name)
-    await _try("ip", "link", "del", prefix)
+        if name.startswith(f"{bridge.name}-"):
+            await _try(run, "ip", "netns", "del", name)
+    await _try(run, "ip", "link", "del", bridge.name)
 
 
-async def _hardware_address(*device: str, namespace: str = "") -> str:
-    where = ["-n", namespace] if namespace else []
-    shown = await _run("ip", *where, "-o", "link", "show", *device)
+async def _hardware_address(run: Run, *ip: str, device: str) -> str:
+    shown = await run(*ip, "-o", "link", "show", "dev", device)
     return shown.split("link/ether ")[1].split()[0]
 
 
@@ -365,9 +432,9 @@ async def _run(*words: str) -> str:
     return text
 
 
-async def _try(*words: str) -> bool:
+async def _try(run: Run, *words: str) -> bool:
     try:
-        await _run(*words)
+        await run(*words)
     except (NetworkFailed, OSError):
         return False
     return True

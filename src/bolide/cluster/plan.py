@@ -11,7 +11,7 @@ From the base port P, 9876 by default:
 
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -29,6 +29,8 @@ _NAMESRV_STEP, _CONTROLLER_STEP = 10, 10
 _FIRST_CONTROLLER, _FIRST_BROKER = 200, 1035
 _HIGHEST_PORT = 65535
 _CONTROLLER_GROUP = "bolide-controllers"
+_LOG_FILE_SIZE = "mappedFileSizeCommitLog"
+_LOG_FILE_SIZE_KEYS = frozenset((_LOG_FILE_SIZE, "mapedFileSizeCommitLog"))
 _OWN_KEYS = frozenset(
     ("brokerName", "brokerId", "brokerRole", "brokerClusterName", "listenPort", "haListenPort",
      "bindAddress", "brokerIP1", "brokerIP2", "namesrvAddr", "storePathRootDir", "workers",
@@ -66,6 +68,9 @@ class ClusterOptions:
     network: str = "auto"
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of all brokers, as in a broker.conf."""
+    log_file_size: int | None = None
+    """Bytes of a commit log file unless the settings say so; None: as by default in a broker. A
+    group that has files keeps their size."""
 
     def __post_init__(self) -> None:
         bounds = {
@@ -273,6 +278,7 @@ class _Maker:
             "namesrvAddr": ";".join(self._name_server_address(k) for k in range(options.namesrvs)),
             "storePathRootDir": str(directory / "store"),
             **self._openness(),
+            **self._log_file_size(group),
             **options.settings,
         }
         if options.workers > 1:
@@ -284,6 +290,15 @@ class _Maker:
             name=name, role=Role.BROKER, port=port, served_ports=ports, directory=directory,
             group=_group_name(group), settings=settings,
         )  # fmt: skip
+
+    def _log_file_size(self, group: int) -> dict[str, str]:
+        """All members of a group need the same size, a new one that of the others."""
+        options = self.options
+        if options.log_file_size is None or _LOG_FILE_SIZE_KEYS & options.settings.keys():
+            return {}
+        names = (_broker_name(group, replica) for replica in range(options.replicas))
+        found = log_file_sizes(self._directory(name) / "store" for name in names)
+        return {_LOG_FILE_SIZE: str(max(found, default=options.log_file_size))}
 
     def _replication(self, replica: int) -> dict[str, str]:
         """Role and id of a broker, and who may replicate from it."""
@@ -308,6 +323,17 @@ class _Maker:
 
     def _directory(self, name: str) -> Path:
         return self.options.data.absolute() / name
+
+
+def log_file_sizes(stores: Iterable[Path]) -> set[int]:
+    """Lengths of the commit log files in some stores, and in those of workers below them."""
+    return {
+        size
+        for store in stores
+        for directory in ("commitlog", "worker-*/commitlog")
+        for file in store.glob(f"{directory}/*")
+        if file.name.isdigit() and (size := file.stat().st_size)  # empty: its broker was killed
+    }
 
 
 def _group_name(group: int) -> str:

@@ -1,8 +1,8 @@
-"""How commands find and steer a running cluster: its state file and its control socket.
+"""How commands find and steer a running cluster, and clean up after one that was killed.
 
-The process of `bolide cluster up` writes the file `cluster.json` into its data directory whenever a
-member changes, and serves a Unix socket in a directory that only its user may enter. A request is a
-JSON document on one line, and so is its answer.
+The process of `bolide cluster up` serves a Unix socket in a directory that only its user may enter;
+the state file of the data directory names it. A request is a JSON document on one line, and so is
+its answer.
 """
 
 import asyncio
@@ -12,65 +12,44 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
 from bolide.admin import AdminClient
-from bolide.cluster.local_cluster import LocalCluster, MemberState
+from bolide.cluster.data_directory import (
+    ClusterState,
+    DataDirectory,
+    DataDirectoryTaken,
+    MemberState,
+    read_state,
+)
+from bolide.cluster.local_cluster import LocalCluster
+from bolide.cluster.member_process import MEMBER_VARIABLE
 from bolide.cluster.network import remove_namespaces
 from bolide.errors import BolideError, ConfigError
 
-_FILE = "cluster.json"
 _CONTROL_PREFIX = "bolide-cluster-"
 _REQUEST_LIMIT = 64 * 1024
 _ANSWER_WITHIN = 120.0
 _ASK_WITHIN = 3.0
-_END_WITHIN = 60.0
-
-
-class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the state file."""
-
-    pid: int
-    """The process that runs the cluster."""
-    control: str
-    """Its control socket."""
-    network: str
-    bridge: str = ""
-    """With namespaces: the device that joins them."""
-    name_servers: str
-    members: tuple[MemberState, ...]
-
-    @property
-    def is_running(self) -> bool:
-        return _runs(self.pid)
+_END_WITHIN = 240.0
+"""NameServers, controllers and brokers end one after the other, each within a minute."""
+_KILL_WITHIN = 10.0
+_WATCH_PERIOD = 0.5
 
 
 class NotRunning(BolideError):
     """There is no running cluster in a data directory."""
 
     def __init__(self, data: Path) -> None:
-        is_left = (data / _FILE).exists()
         super().__init__(
             f"the cluster in {data} was killed; `bolide cluster down` ends what it left"
-            if is_left
+            if read_state(data) is not None
             else f"no cluster runs in {data}; start one with `bolide cluster up`"
         )
-
-
-def read_state(data: Path) -> ClusterState | None:
-    """The state file of a data directory, also of a cluster that was killed."""
-    try:
-        return msgspec.json.decode((data / _FILE).read_bytes(), type=ClusterState)
-    except FileNotFoundError:
-        return None
-    except msgspec.MsgspecError as exc:
-        raise ConfigError(f"{data / _FILE}: not the state of a cluster ({exc})") from exc
 
 
 def require_state(data: Path) -> ClusterState:
@@ -82,22 +61,24 @@ def require_state(data: Path) -> ClusterState:
 
 
 class ControlServer:
-    """Serves the commands of other processes while its `async with` block runs."""
+    """Serves the commands of other processes while its `async with` block runs.
+
+    Its block surrounds that of the cluster, so that a cluster that starts can be taken down.
+    """
 
     def __init__(self, cluster: LocalCluster, on_down: Callable[[], None]) -> None:
         self._cluster = cluster
         self._on_down = on_down
-        self._directory = tempfile.mkdtemp(prefix=_CONTROL_PREFIX)
-        self._socket = os.path.join(self._directory, "control")  # noqa: PTH118
+        self._directory = ""
         self._server: asyncio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._written = b""
 
     async def __aenter__(self) -> Self:
+        self._directory = tempfile.mkdtemp(prefix=_CONTROL_PREFIX)
+        self._cluster.control = os.path.join(self._directory, "control")  # noqa: PTH118
         self._server = await asyncio.start_unix_server(
-            self._connected, self._socket, limit=_REQUEST_LIMIT
+            self._connected, self._cluster.control, limit=_REQUEST_LIMIT
         )
-        self.write_state()
         self._watching = asyncio.create_task(self._watch())
         return self
 
@@ -112,40 +93,21 @@ class ControlServer:
         if self._server:
             self._server.close()
         shutil.rmtree(self._directory, ignore_errors=True)
-        with suppress(FileNotFoundError):
-            (self._cluster.data / _FILE).unlink()
-
-    def write_state(self) -> None:
-        network = self._cluster.network
-        state = ClusterState(
-            pid=os.getpid(),
-            control=self._socket,
-            network=network.kind,
-            bridge=getattr(network, "bridge", ""),
-            name_servers=self._cluster.name_servers,
-            members=tuple(self._cluster.states()),
-        )
-        data = msgspec.json.format(msgspec.json.encode(state), indent=1)
-        if data != self._written:
-            aside = self._cluster.data / f"{_FILE}.tmp"
-            aside.write_bytes(data)
-            aside.replace(self._cluster.data / _FILE)  # a reader finds a whole file
-            self._written = data
 
     async def _watch(self) -> None:
         """Members also end by themselves."""
         while True:
-            await asyncio.sleep(0.5)
-            self.write_state()
+            await asyncio.sleep(_WATCH_PERIOD)
+            self._cluster.write_state()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             request = json.loads(await reader.readline())
             await self._apply(request)
             answer: dict[str, Any] = {}
-        except (BolideError, ValueError, LookupError, TypeError) as exc:
-            answer = {"error": str(exc)}
-        self.write_state()
+        except (BolideError, ValueError, LookupError, TypeError, OSError) as exc:
+            answer = {"error": str(exc) or type(exc).__name__}
+        self._cluster.write_state()
         with suppress(ConnectionError):
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
@@ -156,6 +118,8 @@ class ControlServer:
         if verb == "down":
             self._on_down()
             return
+        if not self._cluster.is_open:
+            raise ConfigError("the cluster is starting or stopping")
         actions: dict[str, Callable[..., Awaitable[None] | None]] = {
             "kill": self._cluster.kill, "stop": self._cluster.stop, "start": self._cluster.start,
             "pause": self._cluster.pause, "resume": self._cluster.resume,
@@ -180,14 +144,27 @@ async def control(data: Path, verb: str, **arguments: Any) -> None:
         ConfigError: the cluster refuses; the text says why.
     """
     state = require_state(data)
+    if not state.control:
+        raise ConfigError(
+            f"the cluster in {data} takes no commands: it belongs to process {state.pid}"
+        )
     try:
         reader, writer = await asyncio.open_unix_connection(state.control)
     except OSError as exc:
         raise NotRunning(data) from exc
-    writer.write(json.dumps({"do": verb, **arguments}).encode() + b"\n")
-    async with asyncio.timeout(_ANSWER_WITHIN):
-        answer = json.loads(await reader.readline() or b'{"error": "the cluster went down"}')
-    writer.close()
+    try:
+        writer.write(json.dumps({"do": verb, **arguments}).encode() + b"\n")
+        async with asyncio.timeout(_ANSWER_WITHIN):
+            line = await reader.readline()
+    except TimeoutError as exc:
+        raise ConfigError(f"{verb}: no answer within {_ANSWER_WITHIN:g} s") from exc
+    except OSError:
+        line = b""
+    finally:
+        writer.close()
+    if not line:
+        raise ConfigError(f"{verb}: no answer; process {state.pid} of the cluster has ended")
+    answer = json.loads(line)
     if "error" in answer:
         raise ConfigError(answer["error"])
 
@@ -197,27 +174,75 @@ async def take_down(data: Path) -> list[str]:
 
     Raises:
         NotRunning: there is neither.
+        ConfigError: it takes no commands, or does not end.
     """
     state = read_state(data)
     if state is None:
         raise NotRunning(data)
-    if state.is_running:
-        await control(data, "down")
+    directory = DataDirectory(data)
+    try:
+        directory.acquire()
+    except DataDirectoryTaken:
+        await _end_running(data, state)
+        return []
+    try:
+        left = await _end_left(state)
+        directory.remove_state()
+    finally:
+        directory.release()
+    return left
+
+
+async def _end_running(data: Path, state: ClusterState) -> None:
+    await control(data, "down")
+    try:
         async with asyncio.timeout(_END_WITHIN):
             while state.is_running:  # noqa: ASYNC110  another process ends: no event tells
                 await asyncio.sleep(0.05)
-        return []
-    left = [member for member in state.members if member.pid and _is_ours(member)]
-    for member in left:
-        assert member.pid is not None
-        os.kill(member.pid, signal.SIGKILL)
+    except TimeoutError as exc:
+        raise ConfigError(
+            f"the cluster in {data} does not end, process {state.pid}; kill it, and then"
+            " `bolide cluster down` ends what it left"
+        ) from exc
+
+
+async def _end_left(state: ClusterState) -> list[str]:
+    """Kill the members, and remove the network and the control socket."""
+    names: set[str] = set()
+    deadline = time.monotonic() + _KILL_WITHIN
+    while found := _processes_of(state.members):  # again: it may have started a worker meanwhile
+        names.update(found.values())
+        if time.monotonic() > deadline:
+            raise ConfigError(f"processes that cannot be killed: {', '.join(map(str, found))}")
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.02)
     if state.bridge:
         await remove_namespaces(state.bridge)
     control_directory = Path(state.control).parent
     if control_directory.name.startswith(_CONTROL_PREFIX):
         shutil.rmtree(control_directory, ignore_errors=True)
-    (data / _FILE).unlink()
-    return [member.name for member in left]
+    return [member.name for member in state.members if member.name in names]
+
+
+def _processes_of(members: Sequence[MemberState]) -> dict[int, str]:
+    """All processes of members, worker processes too, with the name of the member; on Linux.
+
+    Process ids in the state file may be old, and by now those of others; the workers of a broker
+    that was killed have another parent. The environment of a process says which member it is.
+    """
+    wanted = {os.fsencode(f"{MEMBER_VARIABLE}={each.directory}"): each.name for each in members}
+    found = {}
+    with suppress(FileNotFoundError):
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with suppress(OSError):  # it has ended, or is another user's
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                for mark in wanted.keys() & variables:
+                    found[int(entry.name)] = wanted[mark]
+    return found
 
 
 async def masters(name_servers: str) -> dict[str, dict[int, str]] | None:
@@ -233,28 +258,3 @@ async def masters(name_servers: str) -> dict[str, dict[int, str]] | None:
 def uptime(member: MemberState, now: Callable[[], float] = time.time) -> float | None:
     """Seconds since the last start; None if it does not run."""
     return None if member.pid is None else max(now() - member.started_at, 0.0)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return _command_line(pid) != ""  # empty: a zombie
-
-
-def _is_ours(member: MemberState) -> bool:
-    """Whether the process is still the member: its id may belong to another one by now."""
-    return member.pid is not None and member.directory in _command_line(member.pid)
-
-
-def _command_line(pid: int) -> str:
-    try:
-        text = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return "" if Path("/proc/self").exists() else "unknown"
-    except OSError:
-        return "unknown"
-    return text.replace("\0", " ")

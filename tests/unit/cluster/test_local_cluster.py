@@ -7,6 +7,7 @@ import pytest
 
 from bolide.admin import AdminClient
 from bolide.client.producer.producer import Producer
+from bolide.cluster.data_directory import ClusterState, read_state
 from bolide.cluster.local_cluster import LocalCluster
 from bolide.cluster.member_process import MemberFailed
 from bolide.cluster.network import why_no_namespaces
@@ -129,6 +130,63 @@ async def test_a_slow_link_is_slow(tmp_path: Path, network: str) -> None:
         assert await sends(cluster, 10.0)
         await cluster.heal("broker-a-0")
         assert states(cluster)["broker-a-0"] == "alive"
+
+
+@needs_namespaces
+@on_loop
+async def test_clusters_in_namespaces_start_together(tmp_path: Path) -> None:
+    one, other = (LocalCluster(options(tmp_path / name, "namespaces")) for name in "ab")
+    async with asyncio.timeout(60):
+        await asyncio.gather(one.__aenter__(), other.__aenter__())
+
+    try:
+        assert one.name_servers != other.name_servers
+        await other.close()
+        assert await sends(one, 5.0)
+    finally:
+        await one.close()
+        await other.close()
+
+
+@networks
+@on_loop
+async def test_the_state_is_written_before_the_first_member_starts(
+    tmp_path: Path, network: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[ClusterState | None] = []
+    cluster = LocalCluster(options(tmp_path, network))
+
+    async def start(name: str) -> None:
+        seen.append(read_state(tmp_path))
+        raise MemberFailed(cluster.plan.require(name), "is not started")
+
+    monkeypatch.setattr(cluster, "start", start)
+    with pytest.raises(MemberFailed):
+        async with cluster:
+            pass
+
+    (state,) = seen
+    assert state is not None
+    assert state.is_starting
+    assert (state.bridge is not None) == (network == "namespaces")
+    assert {each.name for each in state.members} == {"namesrv-0", "broker-a-0"}
+    assert read_state(tmp_path) is None
+
+
+@on_loop
+async def test_the_state_follows_the_members(tmp_path: Path) -> None:
+    async with LocalCluster(options(tmp_path)) as cluster:
+        await cluster.kill("broker-a-0")
+
+        state = read_state(tmp_path)
+
+        assert state is not None
+        assert not state.is_starting
+        assert {each.name: each.state for each in state.members} == states(cluster)
+        with pytest.raises(ConfigError, match="a cluster runs there already"):
+            async with LocalCluster(options(tmp_path)):
+                pass
+        assert read_state(tmp_path) == state
 
 
 @on_loop

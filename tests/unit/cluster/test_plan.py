@@ -130,6 +130,42 @@ def test_workers_share_the_settings_of_their_broker() -> None:
     )  # fmt: skip
 
 
+def log_file(directory: Path, size: int) -> None:
+    directory.mkdir(parents=True)
+    with (directory / f"{0:020d}").open("wb") as file:
+        file.truncate(size)
+
+
+def test_commit_log_files_have_the_size_of_the_options(tmp_path: Path) -> None:
+    key = "mappedFileSizeCommitLog"
+    options = ClusterOptions(data=tmp_path, log_file_size=65536)
+    given = ClusterOptions(data=tmp_path, log_file_size=65536, settings={key: "4096"})
+    old = "mapedFileSizeCommitLog"
+    spelled = ClusterOptions(data=tmp_path, log_file_size=65536, settings={old: "4096"})
+
+    assert settings_of(options, "broker-a-0")[key] == "65536"
+    assert settings_of(given, "broker-a-0")[key] == "4096"
+    assert key not in settings_of(spelled, "broker-a-0")
+    assert key not in settings_of(ClusterOptions(data=tmp_path), "broker-a-0")
+
+
+def test_a_group_with_files_keeps_their_size_for_all_its_members(tmp_path: Path) -> None:
+    log_file(tmp_path / "broker-a-1" / "store" / "commitlog", 8192)
+    log_file(tmp_path / "broker-b-0" / "store" / "worker-1" / "commitlog", 16384)
+    log_file(tmp_path / "broker-c-0" / "store" / "commitlog", 0)
+    options = ClusterOptions(brokers=3, replicas=3, data=tmp_path, log_file_size=65536)
+
+    sizes = {
+        each.name: each.settings["mappedFileSizeCommitLog"]
+        for each in plan_of(options).members
+        if each.role is Role.BROKER
+    }
+
+    assert {sizes[f"broker-a-{replica}"] for replica in range(3)} == {"8192"}
+    assert {sizes[f"broker-b-{replica}"] for replica in range(3)} == {"16384"}
+    assert {sizes[f"broker-c-{replica}"] for replica in range(3)} == {"65536"}
+
+
 def test_the_files_are_read_by_the_servers(tmp_path: Path) -> None:
     options = ClusterOptions(data=tmp_path, settings={"flushDiskType": "SYNC_FLUSH"})
     plan = plan_of(options)

@@ -125,7 +125,7 @@ async def test_a_slow_link_delivers_late() -> None:
 
         await link.ask(b"hello")
 
-        assert loop.time() - began >= 0.1
+        assert loop.time() - began > 0.099  # a difference of rounded times
 
 
 @on_loop
