@@ -7,7 +7,7 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 OURS_BEGIN = "BOLIDE_"
 """Prefix of the names of requests that RocketMQ does not have."""
 
-_ANOTHER_RAFT = "the controller runs on another Raft library"
+_ANOTHER_RAFT = "RocketMQ's controllers use it among themselves; ours run on another Raft library"
 _NO_ROCKSDB = "the store has its queues and tables in files, never in RocksDB"
 _NO_LIGHT_TOPICS = "light topics are not implemented"
 _NO_OTHER_TIMER = "there is one timer engine, whose files are those of RocketMQ's file engine"
@@ -32,6 +32,13 @@ _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
     ),
     _NO_OTHER_TIMER: (RequestCode.SWITCH_TIMER_ENGINE,),
     _NO_CONTAINERS: (RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER),
+    _ANOTHER_RAFT: (
+        RequestCode.BROKER_CLOSE_CHANNEL_REQUEST,
+        RequestCode.CHECK_NOT_ACTIVE_BROKER_REQUEST,
+        RequestCode.GET_BROKER_LIVE_INFO_REQUEST,
+        RequestCode.GET_SYNC_STATE_DATA_REQUEST,
+        RequestCode.RAFT_BROKER_HEART_BEAT_EVENT_REQUEST,
+    ),
 }
 
 REFUSED: Mapping[RequestCode, str] = {

@@ -10,11 +10,12 @@ access control denies are recorded, up to a limit, malformed ones are not.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from bolide import properties
 from bolide.auth.access import Identity
 from bolide.auth.request_purposes import PURPOSES, Purpose
 from bolide.logs import AUDIT_LOGGER
@@ -191,6 +192,25 @@ def target_of(header: Header) -> dict[str, object]:
         for field in msgspec.structs.fields(header)
         if (value := getattr(header, field.name)) not in (None, "") and not is_secret(field.name)
     }
+
+
+def changed_settings(
+    request: Request[Any], texts: Callable[[], Mapping[str, str]], secrets: Collection[str]
+) -> Subject:
+    """Describe a request whose body has settings.
+
+    Args:
+        texts: reads the settings in force.
+        secrets: keys whose values are never shown.
+    """
+    keys = properties.parse(request.body.decode(errors="replace")).keys()
+
+    def state() -> State:
+        found = texts()
+        return {key: found.get(key) for key in keys}
+
+    hidden = frozenset(key for key in keys if is_secret(key) or key in secrets)
+    return Subject({"keys": list(keys)}, state, secrets=hidden)
 
 
 def is_secret(name: str) -> bool:

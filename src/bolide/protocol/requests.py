@@ -464,6 +464,11 @@ _UNSERVED = {
     RequestCode.GET_LITE_CLIENT_INFO: RequestKind(),
     RequestCode.GET_LITE_GROUP_INFO: RequestKind(),
     RequestCode.TRIGGER_LITE_DISPATCH: RequestKind(),
+    RequestCode.BROKER_CLOSE_CHANNEL_REQUEST: RequestKind(answered_by=Role.CONTROLLER),
+    RequestCode.CHECK_NOT_ACTIVE_BROKER_REQUEST: RequestKind(answered_by=Role.CONTROLLER),
+    RequestCode.GET_BROKER_LIVE_INFO_REQUEST: RequestKind(answered_by=Role.CONTROLLER),
+    RequestCode.GET_SYNC_STATE_DATA_REQUEST: RequestKind(answered_by=Role.CONTROLLER),
+    RequestCode.RAFT_BROKER_HEART_BEAT_EVENT_REQUEST: RequestKind(answered_by=Role.CONTROLLER),
 }
 """Requests of features that Bolide does not have; their headers are not typed."""
 

@@ -46,7 +46,9 @@ public class Names {
 
     private static void printNumbers(String kind, Class<?> found) throws Exception {
         for (Field field : found.getFields()) {
-            if (Modifier.isStatic(field.getModifiers()) && field.getType() == int.class) {
+            Class<?> type = field.getType();
+            if (Modifier.isStatic(field.getModifiers())
+                    && (type == int.class || type == short.class)) {
                 System.out.println(kind + "\t" + field.getName() + "\t" + field.getInt(null));
             }
         }
