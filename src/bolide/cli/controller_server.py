@@ -8,7 +8,8 @@ from bolide import logs
 from bolide.auth.settings import IGNORED_ACCESS, refuse_other_classes
 from bolide.cli.exposure import describe_encryption, describe_exposure
 from bolide.cli.process_setup import reload_logs
-from bolide.config import from_environment, load, options_of, read_file, secret_keys, to_texts
+from bolide.cli.settings_sources import merge_texts, print_config
+from bolide.config import from_environment, load, options_of, read_file, secret_keys
 from bolide.controller.config import ALL_IGNORED, ControllerConfig
 from bolide.controller.server import Controller
 from bolide.lifeline import Lifeline
@@ -16,7 +17,6 @@ from bolide.logs import LogLevel
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
 from bolide.remoting.settings import find_file
-from bolide.remoting.tls_settings import DEFAULT_TLS_FILE, tls_texts
 
 _ENVIRONMENT = "BOLIDE_CONTROLLER"
 
@@ -48,11 +48,7 @@ def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dic
 
 def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> dict[str, str]:
     """Settings of tls.properties, file, environment and command line, in increasing priority."""
-    texts = file | from_environment(ControllerConfig, _ENVIRONMENT) | chosen
-    named = texts.pop("tls.config.file", "").strip()
-    if named or DEFAULT_TLS_FILE.exists():
-        texts = tls_texts(Path(named) if named else DEFAULT_TLS_FILE) | texts
-    return {"logLevel": level} | texts
+    return merge_texts(ControllerConfig, _ENVIRONMENT, file, level, chosen)
 
 
 def load_settings(texts: dict[str, str], *, strict: bool) -> ControllerConfig:
@@ -61,13 +57,7 @@ def load_settings(texts: dict[str, str], *, strict: bool) -> ControllerConfig:
 
 
 def print_settings(config: ControllerConfig) -> None:
-    texts = to_texts(config)
-    for key, found in options_of(ControllerConfig).items():
-        # The value of a secret is not printed, only its commented key.
-        print(f"# {found.doc}\n{'#' if found.secret else ''}{key}={texts.get(key, '')}")
-    print("\n# Known to RocketMQ, without effect here:")
-    for key, item in ALL_IGNORED.items():
-        print(f"# {key}={item.default}  ({item.reason})")
+    print_config(config, ALL_IGNORED)
 
 
 def make_controller(config: ControllerConfig, texts: Mapping[str, str]) -> Controller:

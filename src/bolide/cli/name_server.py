@@ -11,7 +11,8 @@ from bolide.auth.settings import refuse_other_classes
 from bolide.cli import controller_server
 from bolide.cli.exposure import describe_encryption, describe_exposure
 from bolide.cli.process_setup import reload_logs
-from bolide.config import from_environment, load, options_of, read_file, secret_keys, to_texts
+from bolide.cli.settings_sources import merge_texts, print_config
+from bolide.config import from_environment, load, options_of, read_file, secret_keys
 from bolide.controller.config import ControllerConfig
 from bolide.lifeline import Lifeline
 from bolide.logs import LogLevel
@@ -20,7 +21,6 @@ from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
 from bolide.remoting.settings import LOOPBACK, find_file
-from bolide.remoting.tls_settings import DEFAULT_TLS_FILE, tls_texts
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +51,7 @@ def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dic
 
 def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> dict[str, str]:
     """Settings of tls.properties, file, environment and command line, in increasing priority."""
-    texts = file | from_environment(NameServerConfig, _ENVIRONMENT) | chosen
-    named = texts.pop("tls.config.file", "").strip()
-    if named or DEFAULT_TLS_FILE.exists():
-        texts = tls_texts(Path(named) if named else DEFAULT_TLS_FILE) | texts
-    return {"logLevel": level} | texts
+    return merge_texts(NameServerConfig, _ENVIRONMENT, file, level, chosen)
 
 
 def load_settings(texts: dict[str, str], *, strict: bool) -> NameServerConfig:
@@ -77,13 +73,7 @@ def load_controller(config: NameServerConfig, texts: Mapping[str, str]) -> Contr
 
 
 def print_settings(config: NameServerConfig) -> None:
-    texts = to_texts(config)
-    for key, found in options_of(NameServerConfig).items():
-        # The value of a secret is not printed, only its commented key.
-        print(f"# {found.doc}\n{'#' if found.secret else ''}{key}={texts.get(key, '')}")
-    print("\n# Known to RocketMQ, without effect here:")
-    for key, item in IGNORED.items():
-        print(f"# {key}={item.default}  ({item.reason})")
+    print_config(config, IGNORED)
 
 
 def make_server(config: NameServerConfig, texts: Mapping[str, str]) -> NameServer:

@@ -4,9 +4,8 @@ from typing import Any
 
 import msgspec
 
-from bolide import properties
-from bolide.auth.audit import Describer, Subject, is_secret, target_of
-from bolide.config import ConfigCell, options_of, to_texts
+from bolide.auth.audit import Describer, Subject, changed_settings, target_of
+from bolide.config import ConfigCell, secret_keys, to_texts
 from bolide.controller.config import ControllerConfig
 from bolide.controller.proposals import View
 from bolide.protocol.bodies.audit import State
@@ -38,14 +37,6 @@ class Subjects:
         return Subject(target_of(request.header), state)
 
     def _settings(self, request: Request[NoHeader]) -> Subject:
-        keys = properties.parse(request.body.decode(errors="replace")).keys()
-        options = options_of(ControllerConfig)
-        secrets = frozenset(
-            key for key in keys if is_secret(key) or (key in options and options[key].secret)
+        return changed_settings(
+            request, lambda: to_texts(self._config.value), secret_keys(ControllerConfig)
         )
-
-        def state() -> State:
-            texts = to_texts(self._config.value)
-            return {key: texts.get(key) for key in keys}
-
-        return Subject({"keys": list(keys)}, state, secrets=secrets)

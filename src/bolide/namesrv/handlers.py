@@ -6,13 +6,12 @@ import zlib
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
-from bolide import logs, properties
+from bolide import properties
 from bolide.auth.access import Access, is_loopback
 from bolide.auth.permission_queries import Explaining
 from bolide.auth.settings import AccessSettings
 from bolide.config import (
     ConfigCell,
-    change_file,
     fixed_keys,
     ignored_texts,
     options_of,
@@ -20,7 +19,6 @@ from bolide.config import (
     to_texts,
 )
 from bolide.controller.config import ControllerConfig
-from bolide.errors import ConfigError
 from bolide.namesrv.config import ALL_IGNORED, CONTROLLER_KEYS, IGNORED, NameServerConfig
 from bolide.namesrv.kv import ORDER_TOPICS, KvConfig
 from bolide.namesrv.routes import (
@@ -59,7 +57,6 @@ from bolide.protocol.headers.namesrv import (
     WipeWritePermReply,
 )
 from bolide.protocol.refusals import (
-    InvalidParameter,
     NoPermission,
     QueryNotFound,
     ServerError,
@@ -68,7 +65,7 @@ from bolide.protocol.refusals import (
 from bolide.remoting.address import host_of
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Reply, Request, handles
-from bolide.remoting.tasks import uninterrupted
+from bolide.remoting.live_settings import LiveSettings
 
 log = logging.getLogger(__name__)
 
@@ -370,54 +367,19 @@ class ConfigHandlers:
     """Shows the settings and changes them at run time."""
 
     def __init__(self, config: ConfigCell[NameServerConfig], ignored: Mapping[str, str]) -> None:
-        self._config = config
-        self._writing = asyncio.Lock()  # one file, one writer
-        self._others = ignored_texts(IGNORED, ignored)
+        self._settings = LiveSettings(
+            config, ignored_texts(IGNORED, ignored), secrets=_SECRETS, fixed=_FIXED
+        )
 
     @handles(NoHeader, RequestCode.GET_NAMESRV_CONFIG)
     def show(self, request: Request[NoHeader]) -> Reply:
-        return Reply(body=properties.render(shown_texts(self._config.value, self._others)).encode())
+        texts = shown_texts(self._settings.config, self._settings.others)
+        return Reply(body=properties.render(texts).encode())
 
     @handles(NoHeader, RequestCode.UPDATE_NAMESRV_CONFIG, max_body=_SHORT_BODY)
     async def update(self, request: Request[NoHeader]) -> Reply:
-        texts = properties.parse(request.body.decode(errors="replace"))
-        locked = _FIXED.union(self._config.value.config_black_list)
-        if refused := sorted(locked & texts.keys()):
-            raise NoPermission(
-                f"Can not update config in black list: {', '.join(refused)}; nothing is changed."
-                " Such settings change only in the file or on the command line, at a restart"
-            )
-        await uninterrupted(self._change(texts, request.connection.peer))
+        await self._settings.update(request.body, request.connection.peer)
         return Reply()
-
-    async def _change(self, texts: dict[str, str], peer: str) -> None:
-        others = {key: text for key, text in texts.items() if key in self._others}
-        async with self._writing:
-            try:
-                changes = self._config.changes(texts)
-            except ConfigError as exc:
-                raise InvalidParameter(str(exc)) from exc
-            await self._write(changes | others)
-            self._config.apply(changes)
-        self._others.update(others)
-        self._report(texts, changes, peer)
-        if "logLevel" in texts:  # even if unchanged: the logging set-up may differ from the setting
-            logs.set_level(self._config.value.log_level)
-
-    async def _write(self, changes: dict[str, str]) -> None:
-        path = self._config.value.config_store_path
-        try:
-            await asyncio.to_thread(change_file, path, changes, _SECRETS)
-        except OSError as exc:
-            raise ServerError(f"nothing is changed, {path} cannot be written: {exc}") from exc
-
-    def _report(self, texts: dict[str, str], changed: dict[str, str], peer: str) -> None:
-        options = options_of(NameServerConfig)
-        for key, text in changed.items():
-            when = "now" if options[key].live else "after a restart"
-            log.info("%s set %s=%s, in effect %s", peer, key, text, when)
-        for key in texts.keys() - options.keys():
-            log.warning("%s set %s, which has no effect here", peer, key)
 
 
 def shown_texts(config: NameServerConfig, others: dict[str, str]) -> dict[str, str]:
