@@ -78,6 +78,15 @@ _SHAPES = {
 }
 
 
+_BOUNDS = {
+    "single": {"replicas": (1, 1), "controllers": (0, 0)},
+    "async": {"replicas": (2, 9), "controllers": (0, 0)},
+    "sync": {"replicas": (2, 9), "controllers": (0, 0)},
+    "controller": {"replicas": (2, 9), "controllers": (1, 9)},
+}
+"""What a mode must have, so that it is what its name says."""
+
+
 def run(
     settings: SettingWords = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; one fault in each.")] = 10,
@@ -118,11 +127,12 @@ def run(
     Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
     """
     from bolide.chaos.history import Kind  # noqa: PLC0415
-    from bolide.chaos.report import run_report, write_report  # noqa: PLC0415
+    from bolide.chaos.report import run_report, sentence, write_report  # noqa: PLC0415
     from bolide.chaos.run import RunOptions, run_rounds  # noqa: PLC0415
     from bolide.chaos.workload import WorkloadOptions  # noqa: PLC0415
 
     with ExitOnError(OSError), _directory(data, keep=keep) as work:
+        _check_report(report)
         shape = _shape(mode, brokers, replicas, namesrvs, controllers)
         chosen = _SETTINGS | parse_settings(settings)
         cluster = _cluster(shape, mode, network, base_port, chosen, work.path)
@@ -137,7 +147,7 @@ def run(
         where = _circumstances(mode, cluster, {"Seed": str(seed)})
         if report:
             write_report(result, where, report)
-            print(f"report: {report}")
+            print(f"{sentence(result)} The report is {report}.")
         else:
             print(run_report(result, where, ""))
         work.is_good = result.verdict.is_good
@@ -151,7 +161,6 @@ def failover(
     settings: SettingWords = None,
     fault: Annotated[str, typer.Option(help="kill, pause or cut.")] = "kill",
     rounds: Annotated[int, typer.Option(min=1, help="Failovers.")] = 20,
-    mode: Mode = "controller",
     replicas: Replicas = None,
     namesrvs: Namesrvs = None,
     controllers: Controllers = None,
@@ -168,15 +177,14 @@ def failover(
     from bolide.chaos.failover import FailoverOptions, measure_failover  # noqa: PLC0415
 
     with ExitOnError(OSError), _directory(data, keep=keep) as work:
+        _check_report(report)
+        mode = "controller"
         shape = _shape(mode, 1, replicas, namesrvs, controllers)
-        if not shape.controllers:
-            raise ConfigError("a failover needs controllers: take --mode controller")
         cluster = _cluster(shape, mode, network, base_port, parse_settings(settings), work.path)
         options = FailoverOptions(fault=fault, rounds=rounds)
         result = _with_cluster(cluster, lambda target: measure_failover(target, options, _emit))
         page = result.report(_circumstances(mode, cluster, {"Fault": fault}))
         if report:
-            report.parent.mkdir(parents=True, exist_ok=True)
             report.write_text(page, encoding="utf-8")
         print(result.summary() if report else page)
         work.is_good = result.is_good
@@ -202,6 +210,7 @@ def loss(
     from bolide.chaos.loss import LossOptions, measure_loss  # noqa: PLC0415
 
     with ExitOnError(OSError), _directory(data, keep=keep) as work:
+        _check_report(report)
         shape = _shape("async", None, None, None, None)
         cluster = _cluster(shape, "async", network, base_port, parse_settings(settings), work.path)
         options = LossOptions(rounds=rounds, senders=senders, size=size)
@@ -209,7 +218,6 @@ def loss(
         load = {"Load": f"{senders} senders, messages of {size} bytes"}
         page = result.report(_circumstances("async", cluster, load))
         if report:
-            report.parent.mkdir(parents=True, exist_ok=True)
             report.write_text(page, encoding="utf-8")
         print(result.summary() if report else page)
         work.is_good = True
@@ -241,12 +249,24 @@ def _directory(given: Path | None, *, keep: bool) -> "Iterator[_Work]":
             shutil.rmtree(work.path, ignore_errors=True)
 
 
+def _check_report(file: Path | None) -> None:
+    """Refuse a file that cannot be written before a run of many minutes. Raises OSError."""
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("a").close()
+
+
 def _shape(mode: str, *given: int | None) -> _Shape:
     if mode not in _SHAPES:
         raise ConfigError(f"--mode {mode}: must be one of {', '.join(_SHAPES)}")
     names = ("brokers", "replicas", "namesrvs", "controllers")
     chosen = {name: value for name, value in zip(names, given, strict=True) if value is not None}
-    return replace(_SHAPES[mode], **chosen)
+    shape = replace(_SHAPES[mode], **chosen)
+    for name, (least, most) in _BOUNDS[mode].items():
+        if not least <= (value := getattr(shape, name)) <= most:
+            bound = f"{least}" if least == most else f"between {least} and {most}"
+            raise ConfigError(f"--{name} {value}: must be {bound} with --mode {mode}")
+    return shape
 
 
 def _cluster(

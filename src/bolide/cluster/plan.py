@@ -85,9 +85,24 @@ class ClusterOptions:
             raise ConfigError(f"--network {self.network}: must be one of {', '.join(NETWORKS)}")
         if taken := sorted(_OWN_KEYS & self.settings.keys()):
             raise ConfigError(f"{taken[0]} is set by the options of the cluster")
+        if self.asynchronous and self.controllers:
+            raise ConfigError(
+                "--async and --controllers exclude each other: an elected master waits for its"
+                " sync-state set; allAckInSyncStateSet=false changes that"
+            )
+        self._check_settings()
         last = self.base_port + _FIRST_BROKER + BROKER_PORT_STEP * self.brokers * self.replicas
         if last > _HIGHEST_PORT:
             raise ConfigError(f"--base-port {self.base_port}: the ports would reach {last}")
+
+    def _check_settings(self) -> None:
+        """Refuse what the brokers would refuse, and keys that they would only warn of."""
+        from bolide.broker.settings.config import load_settings  # noqa: PLC0415  not for `down`
+
+        elected = {"enableControllerMode": "true", "controllerAddr": "127.0.0.1:1"}
+        load_settings(
+            {**self.settings, **(elected if self.controllers else {})}, strict=True, environment={}
+        )
 
     @property
     def are_controllers_embedded(self) -> bool:
