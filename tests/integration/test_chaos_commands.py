@@ -25,7 +25,7 @@ __all__ = ["home"]
 def test_a_run_that_contradicts_itself_is_refused(words: tuple[str, ...], reason: str) -> None:
     done = run("bolide", "chaos", *words)
 
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert reason in done.stderr
 
 
