@@ -241,14 +241,14 @@ def test_a_cluster_in_the_foreground_says_what_runs_and_stops_on_a_signal(
     assert running.output.endswith("All members stopped.\n")
 
 
-@pytest.mark.usefixtures("home")
-def test_a_start_that_fails_in_the_background_is_reported(port: int) -> None:
-    done = run(
-        "bolide", "cluster", "up", "--detach", "--base-port", str(port), "flushDiskType=NEVER"
-    )
+def test_a_start_that_fails_in_the_background_is_reported(home: Path, port: int) -> None:
+    words = ("tls.server.certPath=none.pem", "tls.server.keyPath=none.key")
+
+    done = run("bolide", "cluster", "up", "--detach", "--base-port", str(port), *words)
 
     assert done.returncode != 0
     assert "broker-a-0 ended before it served: bolide: " in done.stderr
+    assert not (home / "cluster" / "cluster.json").exists()
 
 
 SLOW = """
