@@ -121,7 +121,9 @@ async def measure_failover(target: Target, options: FailoverOptions, emit: Emit)
     if len(target.members("broker")) < 2:
         raise ConfigError("a failover needs a broker group with at least two members")
     if options.fault == "cut" and not target.can_cut:
-        raise ConfigError("--fault cut: this cluster cannot have it")
+        raise ConfigError(
+            "--fault cut: the links of this cluster cannot be cut; take --network proxy"
+        )
     result = FailoverResult(options.fault)
     await create_topic(target, _TOPIC, queues=4)
     for number in range(1, options.rounds + 1):

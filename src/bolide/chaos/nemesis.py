@@ -35,11 +35,17 @@ class Nemesis:
     most_targets: int = 1
 
     def fits(self, target: Target) -> bool:
-        return (
-            len(target.members(self.role)) > 0
-            and (target.can_cut or not self.needs_cuts)
-            and (target.can_inject or not self.needs_injection)
-        )
+        return not self.why_not(target)
+
+    def why_not(self, target: Target) -> str:
+        """Why a cluster cannot have it; empty if it can."""
+        if not target.members(self.role):
+            return f"the cluster has no process of its own for a {self.role}"
+        if self.needs_cuts and not target.can_cut:
+            return "the links of this cluster cannot be cut; take --network proxy or namespaces"
+        if self.needs_injection and not target.can_inject:
+            return "nothing can be injected into these brokers"
+        return ""
 
     def choose(self, target: Target, chance: random.Random) -> tuple[str, ...]:
         members = sorted(target.members(self.role))
@@ -209,7 +215,7 @@ def chosen_nemeses(names: Sequence[str], target: Target) -> list[str]:
             known = ", ".join((*NEMESES, SEVERAL))
             raise ConfigError(f"--nemesis {name}: must be one of {known}")
         if not NEMESES[name].fits(target):
-            raise ConfigError(f"--nemesis {name}: this cluster cannot have it")
+            raise ConfigError(f"--nemesis {name}: {NEMESES[name].why_not(target)}")
     return list(names) or [*(n for n, each in NEMESES.items() if each.fits(target)), SEVERAL]
 
 

@@ -135,14 +135,14 @@ def cut(
     ] = "both",
     data: Data = _DATA,
 ) -> None:
-    """Cut the links of a member; connections stay open, and bytes wait for `heal`."""
+    """Cut the links of a member; with the proxy, bytes wait for `heal`."""
     _control(data, "cut", name=member, others=others or [], direction=direction)
 
 
 def slow(
     member: MemberName,
-    delay: Annotated[float, typer.Option(help="Milliseconds, each way.")] = 100.0,
-    rate: Annotated[float, typer.Option(help="Bytes per second; 0 is unlimited.")] = 0.0,
+    delay: Annotated[float, typer.Option(min=0, help="Milliseconds, each way.")] = 100.0,
+    rate: Annotated[float, typer.Option(min=0, help="Bytes per second; 0 is unlimited.")] = 0.0,
     data: Data = _DATA,
 ) -> None:
     """Make all links of a member slow."""

@@ -184,6 +184,8 @@ class LocalCluster:
 
     async def heal(self, name: str | None = None) -> None:
         """Undo all cuts and slow links of a member, or of all members."""
+        if name is not None:
+            self.plan.require(name)
         for flow in sorted(self._cuts):
             if name is None or name in flow:
                 await self.network.heal(*flow)
@@ -214,7 +216,9 @@ class LocalCluster:
         if direction not in DIRECTIONS:
             raise ConfigError(f"--direction {direction}: must be one of {', '.join(DIRECTIONS)}")
         self.plan.require(name)
-        chosen = list(others) or [each.name for each in self.plan.members] + [CLIENTS]
+        if name in (others := list(others)):
+            raise ConfigError(f"--from {name}: a member cannot be cut off from itself")
+        chosen = others or [each.name for each in self.plan.members] + [CLIENTS]
         for other in chosen:
             if other != CLIENTS:
                 self.plan.require(other)

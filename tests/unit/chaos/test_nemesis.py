@@ -98,7 +98,15 @@ def test_by_default_a_run_has_all_nemeses_that_fit() -> None:
     assert set(few) == {"kill", "kill-all", "kill-namesrv", "restart", "pause", SEVERAL}
 
 
-@pytest.mark.parametrize("name", ["flood", "kill-controller"])
-def test_an_impossible_nemesis_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"--nemesis {name}"):
-        chosen_nemeses([name], FakeTarget())
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("flood", "must be one of kill, "),
+        ("kill-controller", "no process of its own"),
+        ("cut", "take --network"),
+        ("full-disk", "nothing can be injected"),
+    ],
+)
+def test_an_impossible_nemesis_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"--nemesis {name}: .*{reason}"):
+        chosen_nemeses([name], FakeTarget(can_cut=False, can_inject=False))
