@@ -1,7 +1,11 @@
 """What a peer on another machine cannot do to a controller without access control."""
 
+import asyncio
+import pickle
+import struct
+import zlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +23,7 @@ from bolide.protocol.refusals import NoPermission, Refusal
 from bolide.remoting.connection import Connection
 from tests.support.aio import on_loop, until
 from tests.support.attackers import EVERY_INTERFACE, own_address
-from tests.support.controllers import FakeBroker, controller, free_peers
+from tests.support.controllers import RAFT_OFFSET, FakeBroker, controller, free_peers
 
 
 @asynccontextmanager
@@ -157,3 +161,30 @@ async def test_with_access_control_requests_must_be_signed(tmp_path: Path) -> No
             for code in (RequestCode.CONTROLLER_GET_METADATA_INFO, RequestCode.BROKER_HEARTBEAT):
                 with pytest.raises(NoPermission):
                     await stranger.client.call(server.address, code, stranger.heartbeat_header())
+
+
+class _Code:
+    """A pickle that runs code when it is read."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self._file), "w")
+
+
+@on_loop
+async def test_with_a_password_the_raft_port_runs_no_code_of_others(tmp_path: Path) -> None:
+    peers, ran = free_peers(2), tmp_path / "ran"
+    data = zlib.compress(pickle.dumps(_Code(ran)), 3)
+    async with controller(tmp_path, peers, 0, controllerRaftPassword="correct-horse"):
+        host, _, port = peers.partition(";")[0].partition("-")[2].rpartition(":")
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection(host, int(port) + RAFT_OFFSET)
+            writer.write(struct.pack("i", len(data)) + data)
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+            writer.close()
+    assert not ran.exists()
+    pickle.loads(pickle.dumps(_Code(ran))).close()
+    assert ran.exists()
