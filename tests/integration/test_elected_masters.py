@@ -1,6 +1,7 @@
 """Broker groups in controller mode: elections, confirmed messages, deposed masters."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from bolide.broker.replicas.membership import Membership
 from bolide.broker.replicas.slave import SlaveReplication
 from bolide.broker.server import Broker
+from bolide.errors import ConfigError
 from bolide.protocol.ha import EpochStart
 from bolide.protocol.refusals import Refusal
 from bolide.replication.epochs import Epochs
-from tests.support.aio import on_loop, until
+from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.controllers import controller, free_peers
 from tests.support.name_servers import name_server
@@ -228,3 +231,178 @@ async def test_a_raised_number_of_members_in_sync_counts_at_once(tmp_path: Path)
                 await client.send("T", b"x")
             first.config.apply({"minInSyncReplicas": "1"})
             await client.send("T", b"x")
+
+
+# ---- masters that cannot begin
+
+
+async def sent_in_sync(members: Group, count: int) -> Broker:
+    """The master, when all members are in sync and have ten messages."""
+    master = await members.master()
+    await members.in_sync(count)
+    async with BrokerClient(master.address) as client:
+        for number in range(10):
+            await client.send("T", b"%d" % number, queue_id=0)
+    return master
+
+
+async def stop(members: Group, broker: Broker) -> str:
+    (name,) = (name for name, each in members.brokers.items() if each is broker)
+    await members.stop(name)
+    return name
+
+
+@on_loop
+async def test_a_member_that_cannot_begin_its_term_is_replaced_by_another_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with group(tmp_path, "a", "b", "c") as members:
+        first = await sent_in_sync(members, 3)
+        slaves = sorted(members.slaves(), key=lambda each: each.membership.member_id)  # type: ignore[union-attr]
+        port = slaves[0].config.value.ha_listen_port
+        with socket.create_server(("127.0.0.1", port)):  # it wins by its lower id
+            await stop(members, first)
+            await until(lambda: slaves[1].parts.role.is_master, within=PATIENCE)
+        assert caplog.text.count("cannot become master in epoch 2") == 1
+        assert f"haListenPort={port}" in caplog.text
+        async with BrokerClient(slaves[1].address) as client:
+            assert len((await client.pull("T", 0)).bodies) == 10
+            await client.send("T", b"next", queue_id=0)
+        await members.in_sync(2)
+        assert len(members.masters()) == 1
+
+
+@on_loop
+async def test_until_its_term_is_noted_a_master_serves_nobody_and_confirms_nothing(
+    tmp_path: Path,
+) -> None:
+    async with group(tmp_path, "a", "b", "c") as members:
+        first = await sent_in_sync(members, 3)
+        held = asyncio.Event()
+        for each in members.slaves():
+            assert each.membership is not None
+            each.membership._confirm = lambda _, m=each.membership: _later(m, held)  # type: ignore[method-assign, misc]
+        name = await stop(members, first)
+        await until(lambda: any(each._unopened for each in members.brokers.values()))
+        (winner,) = (each for each in members.brokers.values() if each._unopened)
+        (other,) = (each for each in members.brokers.values() if each is not winner)
+        assert not winner.parts.role.is_master
+        assert winner.store.log.confirmed < 2**60  # its end counts for nobody yet
+        async with BrokerClient(winner.address) as client:
+            with pytest.raises(Refusal, match="changes its role"):
+                await client.send("T", b"x", queue_id=0)
+            with pytest.raises(Refusal, match="changes its role"):
+                await client.pull("T", 0)
+
+        await stop(members, winner)  # it dies before anybody counts on it
+        held.set()
+        await until(lambda: other.parts.role.is_master, within=PATIENCE)
+        async with BrokerClient(other.address) as client:
+            assert len((await client.pull("T", 0)).bodies) == 10
+        await members.start(name)
+        await members.in_sync(2)
+
+
+async def _later(membership: Membership, held: asyncio.Event) -> None:
+    await held.wait()
+    del membership._confirm
+    assert membership.state is not None
+    await membership._confirm(membership.state.epoch)
+
+
+@on_loop
+async def test_a_taken_ha_port_is_named_at_the_start(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"haListenPort={port}: each member"):
+            async with broker_in(
+                tmp_path,
+                ha_listen_port=port,
+                listen_port=free_port(),
+                enable_controller_mode=True,
+                controller_addr=("127.0.0.1:1",),
+            ):
+                raise AssertionError("it started")
+
+
+def free_port() -> int:
+    return int(free_peers(1).rpartition(":")[2])
+
+
+# ---- controllers of several quorums, and controllers that lost their files
+
+
+@on_loop
+async def test_brokers_that_know_two_quorums_become_masters_of_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = free_peers(1), free_peers(1)
+    addresses = tuple(each.partition("-")[2] for each in (one, other))
+    async with (
+        controller(tmp_path / "one", one) as first,
+        controller(tmp_path / "other", other) as second,
+    ):
+        await until(lambda: first.is_acting and second.is_acting)
+        common: dict[str, Any] = {"enable_controller_mode": True, "name_servers": ()}
+        async with (
+            broker_in(tmp_path / "a", controller_addr=addresses, **common) as a,
+            broker_in(tmp_path / "b", controller_addr=addresses[::-1], **common) as b,
+        ):
+            refusal = "cannot join the group yet: controllerAddr names controllers of different"
+            await until(lambda: caplog.text.count(refusal) == 2)
+            assert first.view.quorum in caplog.text and second.view.quorum in caplog.text
+            assert not first.view.groups and not second.view.groups
+            a.config.apply({"controllerAddr": addresses[0]})
+            await until(lambda: a.parts.role.is_master)
+            assert not b.parts.role.is_master
+            a.config.apply({"controllerAddr": ";".join(addresses)})
+            await until(lambda: not a.parts.role.is_master)
+            assert "this broker acts as no master: controllerAddr names" in caplog.text
+            async with BrokerClient(a.address) as client:
+                with pytest.raises(Refusal):
+                    await client.send("T", b"x")
+            a.config.apply({"controllerAddr": addresses[0]})
+            await until(lambda: a.parts.role.is_master)
+
+
+@on_loop
+async def test_a_group_goes_on_with_controllers_that_lost_their_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The steps of docs/how-to/run-controllers.md."""
+    async with group(tmp_path, "a", "b") as members:
+        first = await sent_in_sync(members, 2)
+        shorter = await stop(members, first)  # the epochs grow beyond those of a new quorum
+        second = await members.master()
+        first = await members.start(shorter)
+        await members.in_sync(2)
+        await stop(members, first)
+        await members.in_sync(1)
+        async with BrokerClient(second.address) as client:
+            await client.send("T", b"last", queue_id=0)
+        longer = await stop(members, second)
+    roots = {"longer": second.store_config.value.root, "shorter": first.store_config.value.root}
+    (tmp_path / "controller").rename(tmp_path / "lost")
+
+    async with group(tmp_path) as members:
+        unknown = await members.start(shorter)
+        await until(lambda: "These controllers know no group broker-a" in caplog.text)
+        assert "first the member whose log ends last" in caplog.text
+        await stop(members, unknown)
+        for file in ("brokerIdentity", "epochFileCheckpoint"):
+            (roots["longer"] / file).unlink()
+        master = await members.start(longer)
+        await until(lambda: master.parts.role.is_master)
+        assert master.parts.role.epoch == 1
+
+        (roots["shorter"] / "brokerIdentity").unlink()
+        refusing = await members.start(shorter)
+        await until(lambda: "its epoch is 1, but epoch" in caplog.text, within=PATIENCE)
+        await stop(members, refusing)
+
+        roots["shorter"].rename(tmp_path / "aside")
+        copied = await members.start(shorter)
+        await members.in_sync(2)
+        assert log_bytes(copied.store) == log_bytes(master.store)
+        async with BrokerClient(master.address) as client:
+            assert len((await client.pull("T", 0)).bodies) == 11

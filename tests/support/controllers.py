@@ -134,6 +134,8 @@ class FakeBroker:
         self.address = f"127.0.0.1:{10900 + id_}"
         self.notices: list[tuple[RoleChangedHeader, SyncStateSet]] = []
         self.epoch, self.max_offset = 0, 0
+        self.confirms = False
+        """Whether it says that it confirms its terms, as our brokers do."""
         self.client = RemotingClient(dispatcher=Dispatcher(self))
         self._beating: asyncio.Task[None] | None = None
         self.master: int | None = None
@@ -194,7 +196,11 @@ class FakeBroker:
 
     async def register(self) -> Frame:
         header = RegisterBrokerHeader(
-            cluster_name="c", broker_name=self.group, broker_id=self.id, broker_address=self.address
+            cluster_name="c",
+            broker_name=self.group,
+            broker_id=self.id,
+            broker_address=self.address,
+            confirms_terms=self.confirms,
         )
         return await self.call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
 
@@ -212,6 +218,13 @@ class FakeBroker:
             SyncStateSet(sync_state_set=list(ids), sync_state_set_epoch=set_epoch)
         )
         return await self.call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body=body)
+
+    async def begin(self, epoch: int) -> Frame:
+        """Confirm that the term of this master begins."""
+        header = AlterSyncStateSetHeader(
+            broker_name=self.group, master_broker_id=self.id, master_epoch=epoch, begins=True
+        )
+        return await self.call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header)
 
     def heartbeat_header(self) -> BrokerHeartbeatHeader:
         return BrokerHeartbeatHeader(

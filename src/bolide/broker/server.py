@@ -89,6 +89,11 @@ class Broker:
         self._epochs: Epochs | None = None
         self._controllers: Controllers | None = None
         self.membership: Membership | None = None
+        self._registered: Registration | None = None
+        self._unopened: Term | None = None
+        """The term of a master that may not begin yet; `parts` are those of the term before."""
+        self._known_confirmed: int | None = None
+        """What was confirmed before that term."""
 
     @property
     def address(self) -> str:
@@ -103,6 +108,8 @@ class Broker:
             config = self.config.value
             for delta in (0, VIP_PORT_DELTA):  # named before the HA port, which depends on it
                 await ensure_free(config.server_config(delta))
+            if config.enable_controller_mode:  # it may become master at any time
+                await _ensure_ha_port_is_free(config)
             self._host = Host(await _resolve(config.broker_ip1), config.listen_port)
             self._tables = Tables.below(self.store_config.value.root, self._disk)
             await uninterrupted(asyncio.to_thread(self._tables.load))
@@ -114,11 +121,11 @@ class Broker:
                 )
             )
             self.membership = await self._membership() if config.enable_controller_mode else None
-            await self._begin_term(configured_role(config))
+            self._term = await self._begin_term(configured_role(config))
             starting.push_async_callback(self._end_term)
             await self._listen(starting)
             starting.push_async_callback(self._unregister)
-            self._term.run_jobs(self._registration())
+            self._run_jobs()
             if self.membership is not None:
                 await starting.enter_async_context(_running(self.membership.run()))
             with suppress(TimeoutError):  # serve without NameServers; registration keeps retrying
@@ -142,7 +149,7 @@ class Broker:
         """The parts of the present term."""
         return self._term.parts
 
-    async def _begin_term(self, role: Role) -> None:
+    async def _begin_term(self, role: Role) -> Term:
         """Build and start the parts for a role; the jobs and the connections come later."""
         self.store.stop_refusing()
         if not role.is_master:
@@ -163,39 +170,83 @@ class Broker:
         )
         term = Term(given, self._tables, self._client)
         try:
-            await uninterrupted(term.build())
+            parts = await uninterrupted(term.build())
+            if self._known_confirmed is not None and parts.master is not None:
+                parts.master.primary.confirmed = _nothing_is_confirmed
             await term.take_home()
             await term.start()
         except BaseException:
             await term.end()
             raise
-        self._term = term  # until now `parts` are those of the term before
+        return term
 
     async def _end_term(self) -> None:
         await self._term.end()
+        await self._drop_unopened()
 
     async def take_role(self, role: Role) -> None:
-        """End the present term and begin another one, on the same store and connections."""
+        """End the present term and begin another one, on the same store and connections.
+
+        The term of a master is not open yet: it serves nobody until `open_term`.
+        """
         await uninterrupted(self._take_role(role))
 
     async def _take_role(self, role: Role) -> None:
-        begun, before = time.monotonic(), self._term
+        self._role_begun, before = time.monotonic(), self._term
         self.store.refuse(ReplicaRefuses())  # from now on, whatever is still under way
         for server in self._servers:
             server.switch(Dispatcher(gate=BetweenTerms()), before.parts.connection_lost, None)
         await before.quiet()
         await before.end()
-        if role.is_master:
+        await self._drop_unopened()
+        if not role.is_master:
+            self._serve(await self._begin_term(role))
+            return
+        self._known_confirmed = self.store.log.readable
+        try:
             await asyncio.to_thread(self._prepare_master, role)
-        await self._begin_term(role)
+            self._unopened = await self._begin_term(role)
+        except BaseException:
+            await self._drop_unopened()
+            raise
+        # The parts have been built from the whole log, but others may lack its end.
+        self.store.log.confirmed = self._known_confirmed
+
+    async def _drop_unopened(self) -> None:
+        """End the term of a master that was not opened: what it has is not confirmed."""
+        if self._unopened is not None:
+            await self._unopened.quiet()
+            await self._unopened.end()
+            self._unopened = None
+        if self._known_confirmed is not None:
+            self.store.log.confirmed = self._known_confirmed
+            self._known_confirmed = None
+
+    def open_term(self, members: Collection[int]) -> None:
+        """Serve as the master that this broker has become, with a sync-state set."""
+        term, self._unopened, self._known_confirmed = self._unopened, None, None
+        assert term is not None
+        assert term.parts.master is not None
+        term.parts.master.set_members(members)
+        term.parts.master.primary.confirmed = lambda: self.store.log.readable
+        self._serve(term)
+
+    def _serve(self, term: Term) -> None:
+        """Serve in a term that follows another one."""
+        before, self._term = self._term, term
         self.parts.clients.adopt(before.parts.clients)
         for server in self._servers:
             server.switch(self.parts.dispatcher, self.parts.connection_lost, self.parts.fast_path)
         may_act = self.membership is None or self.membership.has_lease
-        self._term.run_jobs(self._registration(), may_act=may_act)
+        self._run_jobs(may_act=may_act)
         if not may_act:
             self._lease_changed(False, is_new=True)
-        log.warning("this broker is %s now, after %.3f s", role, time.monotonic() - begun)
+        took = time.monotonic() - self._role_begun
+        log.warning("this broker is %s now, after %.3f s", self.parts.role, took)
+
+    def _run_jobs(self, *, may_act: bool = True) -> None:
+        self._registered = self._registration()
+        self._term.run_jobs(self._registered, may_act=may_act)
 
     def _prepare_master(self, role: Role) -> None:
         """Make the log of a replica that of a master: what it has is confirmed. Blocks."""
@@ -222,6 +273,7 @@ class Broker:
             epochs=self._epochs,
             address=lambda: self.address,
             take_role=self.take_role,
+            open_term=self.open_term,
             replication=lambda: self.parts.master,
         )
         membership.on_lease.add(self._lease_changed)
@@ -241,7 +293,7 @@ class Broker:
             self.membership.observe(state)
 
     def _lease_changed(self, has_lease: bool, *, is_new: bool = False) -> None:
-        if self.parts.master is None:
+        if self.parts.master is None or self._known_confirmed is not None:
             return
         required = self.config.value.master_lease_required
         self.parts.offsets.is_frozen = not has_lease
@@ -274,7 +326,8 @@ class Broker:
 
     async def _unregister(self) -> None:
         await self._term.quiet()
-        await self._term.registration.unregister()
+        if self._registered is not None:
+            await self._registered.unregister()
 
     def _registration(self) -> Registration:
         parts = self.parts
@@ -330,6 +383,21 @@ async def _resolve(name: str) -> str:
     except OSError as exc:
         raise ConfigError(f"brokerIP1={name}: no such host ({exc})") from exc
     return str(found[0][4][0])
+
+
+async def _ensure_ha_port_is_free(config: BrokerConfig) -> None:
+    try:
+        await ensure_free(replace(config.server_config(), port=config.ha_listen_port))
+    except ConfigError as exc:
+        raise ConfigError(
+            f"haListenPort={config.ha_listen_port}: each member of a group with controllers needs"
+            f" it, because it may become master: {exc}"
+        ) from exc
+
+
+def _nothing_is_confirmed() -> int:
+    """What a master tells its slaves until its term is open; they keep what they know."""
+    return -1
 
 
 def _free_port(host: str) -> int:

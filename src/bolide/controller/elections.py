@@ -116,7 +116,7 @@ class Elections:
         if (
             group.name in self._electing
             # The first master is the broker that asks; later, a set may have been emptied.
-            or not (group.sync_state_set or (group.epoch > 0 and self._unclean()))
+            or not (group.electable or (group.epoch > 0 and self._unclean()))
             or not alive
             or self._live.find(group.name, group.master) is not None
             or self._leases.wait(group) > 0
@@ -125,7 +125,7 @@ class Elections:
         command = self._command(group.name, group, NO_BROKER)
         candidates = {each.id for each in command.alive}
         if group.master is None and not (
-            candidates.intersection(group.sync_state_set) or command.unclean
+            candidates.intersection(group.electable) or command.unclean
         ):
             return  # nobody can be elected, and that is known already
         self._electing.add(group.name)
@@ -133,13 +133,14 @@ class Elections:
         def elected(result: Result) -> None:
             self._electing.discard(group.name)
             if result.code == ResponseCode.SUCCESS and result.group is not None:
+                why = "there was none" if group.master is None else f"{group.master} was silent"
                 log.warning(
-                    "master of %s is %s in epoch %s: %s was silent", group.name,
-                    result.group.master, result.group.epoch, group.master,
+                    "master of %s is %s in epoch %s: %s", group.name,
+                    result.group.master, result.group.epoch, why,
                 )  # fmt: skip
             elif result.code == ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE:
                 log.error("%s has no master: no broker of its sync-state set %s is alive",
-                          group.name, list(group.sync_state_set))  # fmt: skip
+                          group.name, list(group.electable))  # fmt: skip
 
         self._propose(command, elected)
 

@@ -20,7 +20,9 @@ from bolide.controller.state import (
     NO_BROKER,
     Alter,
     ApplyId,
+    Begin,
     Clean,
+    Command,
     Group,
     Register,
     Result,
@@ -65,7 +67,8 @@ log = logging.getLogger(__name__)
 
 _SHORT_BODY = 64 * 1024
 _MAX_NAME = 255
-_MAX_CHECK_CODE = 1024
+_MAX_CHECK_CODE = 300
+"""RocketMQ's and ours are an address and a time."""
 _CONFIRMED = 1.0
 """Seconds for which an applied entry counts as proof of leadership for METADATA_INFO."""
 
@@ -249,6 +252,7 @@ class BrokerHandlers:
             header.restarted,
             header.lost_tail,
             self._own.host_of(request),
+            header.confirms_terms,
         )
         if header.restarted:
             self._live.forget(header.broker_name, header.broker_id)
@@ -265,6 +269,7 @@ class BrokerHandlers:
             group.master_address if has_master else None,
             group.epoch,
             group.sync_state_set_epoch,
+            self._view.quorum or None,
         )
         return Reply(header=reply, body=sync_state_body(group))
 
@@ -304,8 +309,16 @@ class BrokerHandlers:
     async def alter(self, request: Request[AlterSyncStateSetHeader]) -> Reply:
         header = request.header
         await self._own.require_master(request, header.broker_name, header.master_broker_id)
-        wanted = fastjson.decode(request.body or b"{}", SyncStateSet)
-        command = Alter(
+        command = _begin(header) if header.begins else self._alter(header, bytes(request.body))
+        group = require(
+            await self._leadership.run(lambda done: self._proposals.submit(command, done))
+        )
+        reply = AlterSyncStateSetReply(group.sync_state_set_epoch)
+        return Reply(header=reply, body=sync_state_body(group))
+
+    def _alter(self, header: AlterSyncStateSetHeader, body: bytes) -> Command:
+        wanted = fastjson.decode(body or b"{}", SyncStateSet)
+        return Alter(
             group=header.broker_name,
             master=header.master_broker_id,
             epoch=header.master_epoch,
@@ -314,11 +327,6 @@ class BrokerHandlers:
             alive=tuple(each.id for each in self._live.alive(header.broker_name)),
             renew=header.renew,
         )
-        group = require(
-            await self._leadership.run(lambda done: self._proposals.submit(command, done))
-        )
-        reply = AlterSyncStateSetReply(group.sync_state_set_epoch)
-        return Reply(header=reply, body=sync_state_body(group))
 
     @handles(ReplicaHeader, RequestCode.CONTROLLER_GET_REPLICA_INFO)
     async def replica_info(self, request: Request[ReplicaHeader]) -> Reply:
@@ -348,8 +356,12 @@ class BrokerHandlers:
     def _state_reply(self, name: str, lease: int, heartbeat: int, code: int = 0) -> Reply:
         group = self._view.groups.get(name)
         leader = leader_address(self._config.value, self._view)
+        quorum = self._view.quorum or None
         header = BrokerHeartbeatReply(
-            lease_millis=lease, heartbeat_millis=heartbeat, controller_leader_address=leader
+            lease_millis=lease,
+            heartbeat_millis=heartbeat,
+            controller_leader_address=leader,
+            quorum_id=quorum,
         )
         if group is not None:
             header = BrokerHeartbeatReply(
@@ -360,6 +372,7 @@ class BrokerHandlers:
                 master_epoch=group.epoch,
                 sync_state_set_epoch=group.sync_state_set_epoch,
                 controller_leader_address=leader,
+                quorum_id=quorum,
             )
         body = sync_state_body(group) if group is not None else b""
         remark = "this controller is not the leader" if code else None
@@ -397,6 +410,7 @@ class AdminHandlers:
             controller_leader_address=address,
             is_leader=leads,
             peers="".join(f"{each.id}:{each.address};" for each in config.peers),
+            quorum_id=self._view.quorum,
         )
         return Reply(header=reply)
 
@@ -451,6 +465,12 @@ class AdminHandlers:
             in_sync_replicas=in_sync,
             not_in_sync_replicas=others,
         )
+
+
+def _begin(header: AlterSyncStateSetHeader) -> Begin:
+    return Begin(
+        group=header.broker_name, master=header.master_broker_id, epoch=header.master_epoch
+    )
 
 
 def _check(field: str, text: str, longest: int = _MAX_NAME) -> None:

@@ -29,11 +29,16 @@ class RoleNotices:
     """Sends notices; unsent ones are dropped by `close`."""
 
     def __init__(
-        self, live: LiveTable, client: RemotingClient, is_acting: Callable[[], bool]
+        self,
+        live: LiveTable,
+        client: RemotingClient,
+        is_acting: Callable[[], bool],
+        quorum: Callable[[], str],
     ) -> None:
         self._live = live
         self._client = client
         self._is_acting = is_acting
+        self._quorum = quorum
         self._tasks: set[asyncio.Task[None]] = set()
 
     def changed(self, before: Group | None, after: Group | None) -> None:
@@ -60,7 +65,7 @@ class RoleNotices:
         connection = broker.connection
         if not isinstance(connection, Connection):
             return
-        fields = _header(group).to_fields()
+        fields = self._header(group).to_fields()
         try:
             await connection.notify(Frame(code=_CODE, fields=fields, body=sync_state_body(group)))
         except BolideError as exc:
@@ -69,10 +74,19 @@ class RoleNotices:
     async def _call(self, broker: LiveBroker, group: Group) -> None:
         try:
             await self._client.notify(
-                broker.address, _CODE, _header(group), body=sync_state_body(group)
+                broker.address, _CODE, self._header(group), body=sync_state_body(group)
             )
         except (BolideError, ValueError) as exc:
             log.warning("could not notify broker %s: %s", broker.address, exc)
+
+    def _header(self, group: Group) -> RoleChangedHeader:
+        return RoleChangedHeader(
+            master_address=group.master_address,
+            master_epoch=group.epoch,
+            sync_state_set_epoch=group.sync_state_set_epoch,
+            master_broker_id=group.master,
+            quorum_id=self._quorum() or None,
+        )
 
 
 def sync_state_body(group: Group) -> bytes:
@@ -87,12 +101,3 @@ def sync_state_body(group: Group) -> bytes:
 
 def _roles(group: Group) -> tuple[object, ...]:
     return group.master, group.epoch, group.sync_state_set_epoch, group.master_address
-
-
-def _header(group: Group) -> RoleChangedHeader:
-    return RoleChangedHeader(
-        master_address=group.master_address,
-        master_epoch=group.epoch,
-        sync_state_set_epoch=group.sync_state_set_epoch,
-        master_broker_id=group.master,
-    )

@@ -8,6 +8,7 @@ callbacks, so that a test can drive everything with a clock of its own.
 """
 
 import logging
+import secrets
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -64,14 +65,18 @@ class View:
     def __init__(self) -> None:
         self.leader = ""
         self.generation = 0
+        self.quorum = ""
+        """Id of the quorum; empty before this controller has heard of a leader."""
         self.groups: dict[str, Group] = {}
 
     def applied(self, outcome: Outcome) -> None:
         self.leader, self.generation = outcome.leader, outcome.generation
+        self.quorum = outcome.quorum
         update(self.groups, outcome.changed)
 
     def restored(self, found: Snapshot) -> None:
         self.leader, self.generation = found.leader, found.generation
+        self.quorum = found.quorum
         self.groups = dict(found.groups)
 
 
@@ -169,7 +174,8 @@ class Proposals:
         self._is_leading = True
         self._lead_number += 1
         number, expected = self._lead_number, self._view.generation
-        entry = encode_entry(self._node, expected, [Lead()])
+        lead = Lead(self._view.quorum or secrets.token_hex(8))
+        entry = encode_entry(self._node, expected, [lead])
         self._log.propose(entry, lambda outcome: self._led(number, expected, outcome))
         self._timers(TIME_LIMIT, lambda: self._led(number, expected, None))
 

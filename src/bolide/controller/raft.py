@@ -116,6 +116,19 @@ class RaftNode:
         """The library's opinion; a hint, which may be stale."""
         return bool(self._node._isLeader())  # noqa: SLF001  public in the library's documentation
 
+    @property
+    def knows_leader(self) -> bool:
+        """Whether some node leads, as far as the library knows; a hint, too."""
+        return self._node._getLeader() is not None  # noqa: SLF001  public like the other one
+
+    def unconnected(self) -> list[str]:
+        """Raft addresses of the other nodes without a connection."""
+        return [
+            address
+            for address, node in self._others.items()
+            if not self._node.isNodeConnected(node)
+        ]
+
     def propose(self, entry: bytes, done: Callable[[Outcome | None], None]) -> None:
         """Append an entry to the log if this node leads.
 
@@ -143,10 +156,13 @@ class RaftNode:
 
     def _start(self, addresses: RaftAddresses, conf: Any) -> None:
         create_journal, library.createJournal = library.createJournal, self._create_journal
+        self._others = {
+            each: RaftPeer(_unbracketed(each), self._hosts) for each in addresses.others
+        }
         try:
             self._node: Any = SyncObj(
                 _unbracketed(addresses.own),
-                [RaftPeer(_unbracketed(each), self._hosts) for each in addresses.others],
+                list(self._others.values()),
                 conf=conf,
                 consumers=[self._replica],
                 transportClass=Transport,
@@ -238,11 +254,7 @@ class RaftNode:
         except BaseException as exc:
             self._report(self._listener.failed, exc)
             raise
-        machine = self._replica.machine
-        found = Snapshot(
-            leader=machine.leader, generation=machine.generation, groups=dict(machine.groups)
-        )
-        self._report(self._listener.restored, found)
+        self._report(self._listener.restored, self._replica.machine.snapshot())
         return second, first, set()
 
     def _report(self, callback: Callable[..., None], *args: object) -> None:

@@ -5,10 +5,10 @@ It runs alone, or inside the process of a NameServer.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from bolide.auth.access import Access, AccessGate
 from bolide.auth.audit import Auditor, LogTrail
@@ -16,7 +16,7 @@ from bolide.auth.choice import choose_access
 from bolide.auth.credentials import inner_signers
 from bolide.config import ConfigCell
 from bolide.controller.audit import Subjects
-from bolide.controller.config import ControllerConfig
+from bolide.controller.config import ControllerConfig, Peer
 from bolide.controller.config_handlers import ConfigHandlers
 from bolide.controller.elections import Elections
 from bolide.controller.handlers import AdminHandlers, BrokerHandlers, Leadership, OwnBrokers
@@ -43,6 +43,8 @@ HANDLERS: tuple[type, ...] = (BrokerHandlers, AdminHandlers, ConfigHandlers)
 """Classes whose `handles` decorators declare the served requests."""
 
 _SCAN_PERIOD = 0.05
+_LEADERLESS = 5.0
+"""Seconds without a leader after which that is reported; elections take one or two."""
 
 
 class Controller:
@@ -83,7 +85,9 @@ class Controller:
             self._call_later,
             lambda: self.config.value.enable_elect_unclean_master,
         )
-        self._notices = RoleNotices(self.live, self._client, lambda: self.proposals.is_acting)
+        self._notices = RoleNotices(
+            self.live, self._client, lambda: self.proposals.is_acting, lambda: self.view.quorum
+        )
         self.dispatcher = self._dispatcher(ignored or {})
         self._server = RemotingServer(
             config.server_config(), self.dispatcher, on_close=self.live.drop_connection
@@ -114,6 +118,7 @@ class Controller:
             await starting.enter_async_context(self._server)
             starting.callback(self._cancel_tasks)
             self._log.node = self._start_raft()
+            self._quorum_watch = QuorumWatch(self._log.node, self.config.value.peers, boot_clock)
             starting.callback(self._log.node.close)
             self._resources = starting.pop_all()
         self._tasks = [asyncio.create_task(self._scan(), name="controller-scan")]
@@ -205,7 +210,12 @@ class Controller:
     async def _scan(self) -> None:
         failures = ThrottledLog(log)
         while True:
-            for step in (self.proposals.try_to_lead, self.elections.scan, self.live.drop_expired):
+            for step in (
+                self.proposals.try_to_lead,
+                self.elections.scan,
+                self.live.drop_expired,
+                self._quorum_watch.look,
+            ):
                 try:
                     step()
                 except Exception as exc:  # noqa: BLE001  without scans nobody replaces a dead master
@@ -215,6 +225,58 @@ class Controller:
     def _cancel_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+
+class Node(Protocol):
+    """What a watch sees of a Raft node."""
+
+    @property
+    def knows_leader(self) -> bool: ...
+
+    def unconnected(self) -> list[str]: ...
+
+
+class QuorumWatch:
+    """Reports that controllers have had no leader for long, and which peers are not connected."""
+
+    def __init__(self, node: Node, peers: Iterable[Peer], clock: "Callable[[], float]") -> None:
+        self._node = node
+        self._peers = tuple(peers)
+        self._clock = clock
+        self._led_at = clock()
+        self._is_reported = False
+        self._reports = ThrottledLog(log, every=300.0, now=clock)
+
+    def look(self) -> None:
+        """Called again and again."""
+        now = self._clock()
+        if self._node.knows_leader:
+            if self._is_reported:
+                log.warning("the controllers have a leader again, after %.0f s", now - self._led_at)
+                self._reports.forget("leader")
+            self._led_at, self._is_reported = now, False
+        elif now - self._led_at >= _LEADERLESS:
+            self._is_reported = True
+            self._reports.warning(
+                "leader", "no controller has led for %.0f s, so no master is elected: that needs %s"
+                " of %s controllers; %s", now - self._led_at, len(self._peers) // 2 + 1,
+                len(self._peers), self._connections(),
+            )  # fmt: skip
+
+    def _connections(self) -> str:
+        missing = self._node.unconnected()
+        names = [
+            f"{each.id} at {each.raft_address}"
+            for each in self._peers
+            if each.raft_address in missing
+        ]
+        if not names:
+            return "all others are connected"
+        return (
+            f"not connected: {', '.join(names)}. Do they run, can their Raft ports be reached from"
+            " here and this one's from there, and do all of them have the same"
+            " controllerDLegerPeers and controllerRaftPassword?"
+        )
 
 
 class _LateLog:

@@ -10,6 +10,7 @@ retry a raising entry for ever: an entry that cannot be read has a refusal as it
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 import msgspec
 
@@ -21,6 +22,8 @@ VERSION = 1
 MAX_GROUPS = 10_000
 MAX_MEMBERS = 100
 """Of one group."""
+MAX_ALL_MEMBERS = 20_000
+"""Of all groups: strangers can add members, and all of them are in memory and in each snapshot."""
 _ID_MARGIN = 10
 """A new id is at most so far above the next one; a greater one would leave none for others."""
 
@@ -35,6 +38,8 @@ class Member(msgspec.Struct, frozen=True):
     check_code: str
     host: str = ""
     """The IP address from which it registered last, or got its id; empty if that was loopback."""
+    confirms: bool = False
+    """Whether it sends `Begin` before it takes messages as master, as our brokers do."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +53,14 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     sync_state_set: tuple[int, ...] = ()
     sync_state_set_epoch: int = 0
+    earlier_set: tuple[int, ...] = ()
+    """The set from which the master was elected, until it confirms that its term has begun: until
+    then nothing was acknowledged in it, so each of these members still has everything."""
+
+    @property
+    def electable(self) -> tuple[int, ...]:
+        """Members that have everything that was acknowledged."""
+        return self.earlier_set or self.sync_state_set
 
     @property
     def master_address(self) -> str | None:
@@ -68,7 +81,12 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Lead(msgspec.Struct, frozen=True, tag="lead"):
-    """The proposing controller becomes the acting leader, unless another one has meanwhile."""
+    """The proposing controller becomes the acting leader, unless another one has meanwhile.
+
+    The id of the quorum is made by its first leader. Later ones repeat it.
+    """
+
+    quorum: str = ""
 
 
 class ApplyId(msgspec.Struct, frozen=True, tag="apply_id"):
@@ -95,6 +113,7 @@ class Register(msgspec.Struct, frozen=True, tag="register"):
     restarted: bool = False
     lost_tail: bool = False
     host: str = ""
+    confirms: bool = False
 
 
 class Elect(msgspec.Struct, frozen=True, kw_only=True, tag="elect"):
@@ -110,6 +129,17 @@ class Elect(msgspec.Struct, frozen=True, kw_only=True, tag="elect"):
     designate: bool = False
     alive: tuple[Candidate, ...] = ()
     unclean: bool = False
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
+    """The master confirms that its term begins: from now on only its own set has everything.
+
+    It takes no message before this is answered. Repeating it succeeds.
+    """
+
+    group: str
+    master: int
+    epoch: int
 
 
 class Alter(msgspec.Struct, frozen=True, kw_only=True, tag="alter"):
@@ -134,7 +164,7 @@ class Clean(msgspec.Struct, frozen=True, kw_only=True, tag="clean"):
     forced: bool = False
 
 
-Command = Lead | ApplyId | Register | Elect | Alter | Clean
+Command = Lead | ApplyId | Register | Elect | Begin | Alter | Clean
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +195,7 @@ class Outcome(msgspec.Struct, frozen=True):
     changed: dict[str, Group | None] = {}
     """Groups with their new value; None for one that was removed."""
     is_new_leader: bool = False
+    quorum: str = ""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +205,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     leader: str = ""
     generation: int = 0
     groups: dict[str, Group] = {}
+    quorum: str = ""
+    """Its id; empty in the snapshots of early releases."""
 
 
 _commands: "msgspec.json.Decoder[Command]" = msgspec.json.Decoder(Command)
@@ -204,6 +237,7 @@ class Machine:
     def __init__(self) -> None:
         self.leader = ""
         self.generation = 0
+        self.quorum = ""
         self.groups: dict[str, Group] = {}
 
     def apply(self, data: bytes) -> Outcome:
@@ -225,7 +259,7 @@ class Machine:
                 results.append(Result(Code.CONTROLLER_INVALID_REQUEST, f"bad command: {exc}"))
                 continue
             if isinstance(command, Lead):
-                self._lead(entry.node)
+                self._lead(entry.node, command.quorum)
                 accepted = True
                 results.append(Result())
             elif accepted:
@@ -233,14 +267,21 @@ class Machine:
         update(self.groups, draft.changed)
         return Outcome(
             accepted, results if accepted else [], self.leader, self.generation, draft.changed,
-            is_new_leader=self.generation != was,
+            is_new_leader=self.generation != was, quorum=self.quorum,
         )  # fmt: skip
+
+    def snapshot(self) -> Snapshot:
+        """The present state; later entries do not change it."""
+        return Snapshot(
+            leader=self.leader,
+            generation=self.generation,
+            groups=dict(self.groups),
+            quorum=self.quorum,
+        )
 
     def encode(self) -> bytes:
         """Encode the state for a snapshot."""
-        return msgspec.json.encode(
-            Snapshot(leader=self.leader, generation=self.generation, groups=self.groups)
-        )
+        return msgspec.json.encode(self.snapshot())
 
     def restore(self, data: bytes) -> None:
         """Replace the state by that of a snapshot.
@@ -255,14 +296,16 @@ class Machine:
         if found.version > VERSION:
             raise ValueError(f"a newer release wrote this snapshot, version {found.version}")
         self.leader, self.generation = found.leader, found.generation
+        self.quorum = found.quorum
         self.groups = dict(found.groups)
 
     def _outcome(self, *, accepted: bool) -> Outcome:
-        return Outcome(accepted, [], self.leader, self.generation)
+        return Outcome(accepted, [], self.leader, self.generation, quorum=self.quorum)
 
-    def _lead(self, node: str) -> None:
+    def _lead(self, node: str, quorum: str) -> None:
         self.generation += 1
         self.leader = node
+        self.quorum = quorum or self.quorum
 
 
 def update(groups: dict[str, Group], changed: Mapping[str, Group | None]) -> None:
@@ -291,6 +334,8 @@ class Draft:
                 return self._register(command)
             case Elect():
                 return self._elect(command)
+            case Begin():
+                return self._begin(command)
             case Alter():
                 return self._alter(command)
             case Clean():
@@ -305,6 +350,13 @@ class Draft:
         self._count += self._find(group.name) is None
         self.changed[group.name] = group
         return Result(group=group)
+
+    def _count_members(self) -> int:
+        """Members of all groups; takes long, so only what adds one asks."""
+        changed = self.changed
+        same = (each for name, each in self._groups.items() if name not in changed)
+        new = (each for each in changed.values() if each is not None)
+        return sum(len(each.members) for each in chain(same, new))
 
     def _remove(self, name: str) -> None:
         self._count -= 1
@@ -342,6 +394,12 @@ class Draft:
             )
         if member is not None:  # the same broker asks again: the first answer was lost
             return Result(group=group)
+        if self._count_members() >= MAX_ALL_MEMBERS:
+            return Result(
+                Code.CONTROLLER_BROKER_ID_INVALID,
+                f"Fail to apply brokerId: there are {MAX_ALL_MEMBERS} brokers already; let an"
+                " administrator remove some by cleanBrokerMetadata",
+            )
         address = command.check_code.partition(";")[0]
         new = Member(address, command.check_code, command.host)
         members = group.members | {command.id: new}
@@ -359,19 +417,16 @@ class Draft:
         if member is None:
             return _unregistered(command.group, command.id)
         changed = group
-        registered = Member(command.address, member.check_code, command.host)
+        registered = Member(
+            command.address, member.check_code, command.host, confirms=command.confirms
+        )
         if registered != member:
             members = group.members | {command.id: registered}
             changed = msgspec.structs.replace(changed, members=members)
         if command.restarted and command.id == group.master:
-            changed = msgspec.structs.replace(changed, master=None, epoch=group.epoch + 1)
-        others = tuple(each for each in group.sync_state_set if each != command.id)
-        if command.lost_tail and others and others != group.sync_state_set:
-            changed = msgspec.structs.replace(
-                changed,
-                sync_state_set=others,
-                sync_state_set_epoch=group.sync_state_set_epoch + 1,
-            )
+            changed = _vacated(changed)
+        if command.lost_tail:
+            changed = _without_tail(changed, command.id)
         return Result(group=group) if changed is group else self._put(changed)
 
     def _elect(self, command: Elect) -> Result:
@@ -405,24 +460,45 @@ class Draft:
                 epoch=group.epoch + 1,
                 sync_state_set=(winner,),
                 sync_state_set_epoch=group.sync_state_set_epoch + 1,
+                earlier_set=_earlier_set(group, winner),
             )
         )
 
     def _not_elected(self, group: Group, command: Elect) -> Result:
         if command.broker != NO_BROKER:
             why = ""
-            if not group.sync_state_set:
+            if not group.electable:
                 why = ": the sync-state set is empty, and an administrator must designate a master"
             return Result(Code.CONTROLLER_ELECT_MASTER_FAILED, f"Failed to elect a new master{why}")
         if group.master is not None:
             # A new epoch, so that the old master cannot change the sync-state set any more.
-            group = msgspec.structs.replace(group, master=None, epoch=group.epoch + 1)
+            group = _vacated(group)
             self._put(group)
         return Result(
             Code.CONTROLLER_MASTER_NOT_AVAILABLE,
             "Old master has down and failed to elect a new broker master",
             group,
         )
+
+    def _begin(self, command: Begin) -> Result:
+        group = self._find(command.group)
+        if group is None:
+            return _unregistered(command.group, command.master)
+        if command.master != group.master:
+            return Result(
+                Code.CONTROLLER_INVALID_MASTER,
+                f"the master is {group.master}, not {command.master}",
+                group,
+            )
+        if command.epoch != group.epoch:
+            return Result(
+                Code.CONTROLLER_FENCED_MASTER_EPOCH,
+                f"the master epoch is {group.epoch} meanwhile, not {command.epoch}",
+                group,
+            )
+        if not group.earlier_set:
+            return Result(group=group)
+        return self._put(msgspec.structs.replace(group, earlier_set=()))
 
     def _alter(self, command: Alter) -> Result:
         group = self._find(command.group)
@@ -438,6 +514,7 @@ class Draft:
                 group,
                 sync_state_set=tuple(sorted(set(command.new))),
                 sync_state_set_epoch=group.sync_state_set_epoch + 1,
+                earlier_set=(),
             )
         )
 
@@ -456,17 +533,17 @@ class Draft:
         if not members:
             self._remove(group.name)
             return Result()
+        if group.master in ids:
+            group = _vacated(group)
         left = tuple(each for each in group.sync_state_set if each not in ids)
         is_changed = left != group.sync_state_set
-        lost_master = group.master in ids
         return self._put(
             msgspec.structs.replace(
                 group,
                 members=members,
                 sync_state_set=left,
                 sync_state_set_epoch=group.sync_state_set_epoch + is_changed,
-                master=None if lost_master else group.master,
-                epoch=group.epoch + lost_master,
+                earlier_set=tuple(each for each in group.earlier_set if each not in ids),
             )
         )
 
@@ -478,18 +555,65 @@ def _unregistered(group: str, broker: int) -> Result:
     )
 
 
+def _vacated(group: Group) -> Group:
+    """A group that has no master any more, in a new epoch.
+
+    If the master had not confirmed its term, the set before it is the sync-state set again.
+    """
+    is_restored = group.electable != group.sync_state_set
+    return msgspec.structs.replace(
+        group,
+        master=None,
+        epoch=group.epoch + 1,
+        sync_state_set=group.electable,
+        sync_state_set_epoch=group.sync_state_set_epoch + is_restored,
+        earlier_set=(),
+    )
+
+
+def _without_tail(group: Group, broker: int) -> Group:
+    """A group of which a broker may have lost the end of its log.
+
+    It counts no longer among those that have everything, unless nobody else does.
+    """
+    changed = group
+    others = tuple(each for each in group.sync_state_set if each != broker)
+    if others and others != group.sync_state_set:
+        changed = msgspec.structs.replace(
+            changed,
+            sync_state_set=others,
+            sync_state_set_epoch=group.sync_state_set_epoch + 1,
+        )
+    earlier = tuple(each for each in group.earlier_set if each != broker)
+    if earlier and earlier != group.earlier_set:
+        changed = msgspec.structs.replace(changed, earlier_set=earlier)
+    return changed
+
+
+def _earlier_set(group: Group, winner: int) -> tuple[int, ...]:
+    """Who can still be elected until a new master confirms its term.
+
+    Nobody if it was elected from outside of the set: what it lacks is lost by then. Nor if it takes
+    messages without a word, as RocketMQ's brokers do.
+    """
+    member = group.members.get(winner)
+    if member is None or not member.confirms or winner not in group.electable:
+        return ()
+    return group.electable
+
+
 def _winner(group: Group, command: Elect) -> int | None:
     """Who becomes master: the old master if it is alive, else the best of the sync-state set.
 
     Of a group that never had a master the first broker that asks becomes it. If later the
     sync-state set was emptied by `Clean`, nobody is known to have all messages.
     """
-    if not group.sync_state_set and group.epoch == 0:
+    if not group.electable and group.epoch == 0:
         return None if command.broker == NO_BROKER else command.broker
     alive = [each for each in command.alive if each.id in group.members]
-    in_sync = [each for each in alive if each.id in group.sync_state_set]
+    in_sync = [each for each in alive if each.id in group.electable]
     winner = _best(in_sync, group, command)
-    if winner is None and (command.unclean or (command.designate and not group.sync_state_set)):
+    if winner is None and (command.unclean or (command.designate and not group.electable)):
         winner = _best(alive, group, command)
     return winner
 

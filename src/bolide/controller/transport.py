@@ -144,6 +144,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         if made is not None:  # not connected yet: replaced by one that reads within limits
             conn = self._connection(_MAX_MESSAGE)
             conn.encryptor = made.encryptor
+            conn.peer = node.id
             conn.setOnConnectedCallback(lambda: self._onOutgoingConnected(conn))
             conn.setOnMessageReceivedCallback(
                 lambda message: self._onMessageReceived(node, message)
@@ -217,7 +218,9 @@ class Transport(TCPTransport):  # type: ignore[misc]
             _throttled.warning(
                 "many", "too many connections to the Raft port, the last of %s", peer
             )
-        self._onNewIncomingConnection(self._connection(_SHORT_MESSAGE, sock))
+        conn = self._connection(_SHORT_MESSAGE, sock)
+        conn.peer = peer
+        self._onNewIncomingConnection(conn)
 
     def _admits(self, host: str) -> bool:
         """Whether one of the other controllers is at an address."""
@@ -293,10 +296,43 @@ class BoundedConnection(TcpConnection):  # type: ignore[misc]
     """
 
     max_message = _SHORT_MESSAGE
+    peer = "?"
+    """Address of the other side, for messages."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(**more)
         self.since = time.monotonic()
+
+    def _TcpConnection__processParseMessage(self) -> Any:  # noqa: N802
+        """Say why a message cannot be read: the library closes the connection without a word."""
+        received = self._TcpConnection__readBuffer
+        message = super()._TcpConnection__processParseMessage()
+        if message is None and self.state == CONNECTION_STATE.DISCONNECTED:
+            self._explain(received)
+        return message
+
+    def _explain(self, received: bytes) -> None:
+        host = host_of(self.peer)
+        if self.encryptor is None:
+            _throttled.warning(
+                ("unread", host), "closed the Raft connection with %s: its message cannot be read."
+                " Perhaps it has a controllerRaftPassword, and this controller has none", self.peer,
+            )  # fmt: skip
+            return
+        (size,) = _LENGTH.unpack_from(received)
+        try:
+            self.encryptor.decrypt(received[_LENGTH.size : _LENGTH.size + size])
+        except Exception:  # noqa: BLE001  of a package that may not be installed
+            _throttled.warning(
+                ("password", host), "closed the Raft connection with %s: its message cannot be"
+                " decrypted. The controller there has another controllerRaftPassword than this"
+                " one, or none", self.peer,
+            )  # fmt: skip
+        else:
+            _throttled.warning(
+                ("replay", host), "closed the Raft connection with %s: its message is older than"
+                " the one before, or a copy; was its clock set back?", self.peer,
+            )  # fmt: skip
 
     def _TcpConnection__tryReadBuffer(self) -> None:  # noqa: N802
         for _ in range(_READS):

@@ -23,11 +23,13 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.controller import (
     ApplyBrokerIdHeader,
     CleanBrokerHeader,
+    MetadataReply,
     NextBrokerIdHeader,
     ReplicaHeader,
 )
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
 from bolide.protocol.refusals import InvalidParameter, NoPermission, Refusal
+from bolide.remoting.client import RemotingClient
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.controllers import FakeBroker, controller, free_peers
 
@@ -69,6 +71,7 @@ async def test_a_new_group_gets_ids_a_master_and_its_sync_state_set(tmp_path: Pa
             registered = await broker.register()
             assert registered.fields == {
                 "clusterName": "c", "brokerName": "g", "masterEpoch": "0", "syncStateSetEpoch": "0",
+                "quorumId": server.view.quorum,
             }  # fmt: skip
             assert registered.body == b'{"syncStateSet":[],"syncStateSetEpoch":0}'
             elected = await broker.elect()
@@ -87,7 +90,7 @@ async def test_only_the_master_gets_a_lease(tmp_path: Path) -> None:
         assert found.fields == {
             "leaseMillis": "1800", "heartbeatMillis": "300", "masterBrokerId": "1",
             "masterAddress": master.address, "masterEpoch": "1", "syncStateSetEpoch": "2",
-            "controllerLeaderAddress": server.address,
+            "controllerLeaderAddress": server.address, "quorumId": server.view.quorum,
         }  # fmt: skip
         assert found.body == b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}'
         found = await follower.heartbeat(server.address)
@@ -146,6 +149,50 @@ async def test_an_election_with_a_living_master_answers_with_it(tmp_path: Path) 
         assert found.code == 2011
         assert (found.fields or {})["masterBrokerId"] == "1"
         assert json.loads(found.body)["syncStateSet"] == [1, 2]
+
+
+@on_loop
+async def test_a_winner_that_dies_before_its_term_begins_is_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(tmp_path, brokers=3) as (server, (master, second, third)):
+        for each in (master, second, third):
+            each.confirms = True
+            await each.register()
+        await master.fall_silent()
+        await until(lambda: second.master == 2)
+        assert "1 was silent" in caplog.text
+        await second.fall_silent()
+        await until(lambda: third.master == 3)
+
+        await third.begin(3)
+        await third.fall_silent()
+        second.beat()
+        await until(lambda: server.view.groups["g"].master is None)
+        await asyncio.sleep(0.3)
+        assert server.view.groups["g"].master is None
+        third.beat()
+        await until(lambda: third.master == 3 and third.epoch == 5)
+        assert "is 3 in epoch 5: there was none" in caplog.text
+
+
+@on_loop
+async def test_controllers_tell_their_quorum(tmp_path: Path) -> None:
+    peers = free_peers(2)
+    async with (
+        controller(tmp_path, peers, 0) as one,
+        controller(tmp_path, peers, 1) as other,
+        controller(tmp_path / "alone", free_peers(1)) as alone,
+        RemotingClient() as client,
+    ):
+        await until(lambda: one.view.quorum and other.view.quorum and alone.view.quorum)
+        told = []
+        for server in (one, other, alone):
+            code = RequestCode.CONTROLLER_GET_METADATA_INFO
+            answer = await client.call(server.address, code)
+            told.append(MetadataReply.from_fields(answer.fields))
+        assert told[0].quorum_id == told[1].quorum_id != told[2].quorum_id
+        assert told[0].peers == told[1].peers != told[2].peers
 
 
 @on_loop
@@ -256,7 +303,7 @@ async def test_names_and_addresses_that_are_too_long_or_not_printable_are_refuse
         calls = (
             ApplyBrokerIdHeader("c", name, 1, "x;1"),
             ApplyBrokerIdHeader(name, "g", 2, "x;1"),
-            ApplyBrokerIdHeader("c", "g", 2, name * 5),
+            ApplyBrokerIdHeader("c", "g", 2, name * 2),
         )
         for header in calls:
             with pytest.raises(InvalidParameter):

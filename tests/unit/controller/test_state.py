@@ -6,6 +6,7 @@ from bolide.controller import state
 from bolide.controller.state import (
     Alter,
     ApplyId,
+    Begin,
     Candidate,
     Clean,
     Command,
@@ -150,6 +151,115 @@ def test_a_group_whose_set_is_dead_loses_its_master_and_keeps_the_set(group: Led
     assert again is not None and (again.master, again.epoch) == (1, 3)
 
 
+# ---- masters that confirm their terms
+
+
+@pytest.fixture
+def confirming(group: Led) -> Led:
+    """The same, and each of them confirms its terms."""
+    for id_ in (1, 2, 3):
+        group.run(Register("g", id_, f"b{id_}", confirms=True))
+    return group
+
+
+def electable(led: Led) -> tuple[int, ...]:
+    return led.machine.groups["g"].electable
+
+
+def test_the_earlier_set_can_be_elected_until_a_master_confirms_its_term(confirming: Led) -> None:
+    for epoch, (winner, alive) in enumerate([(2, (2, 3)), (3, (3,)), (1, (1,))], start=2):
+        found = confirming.elect(alive=tuple(map(Candidate, alive))).group
+        assert found is not None
+        assert (found.master, found.epoch, found.sync_state_set) == (winner, epoch, (winner,))
+        assert found.electable == (1, 2, 3)  # nobody has taken a message yet
+    begin = Begin(group="g", master=1, epoch=4)
+    for _ in range(2):  # it may be repeated
+        assert confirming.run(begin).code == Code.SUCCESS
+        assert electable(confirming) == (1,)
+    refused = confirming.elect(alive=(Candidate(2), Candidate(3)))
+    assert refused.code == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+
+
+def test_a_repeated_confirmation_changes_nothing_and_is_not_logged(confirming: Led) -> None:
+    confirming.elect(alive=(Candidate(2),))
+    begin = Begin(group="g", master=2, epoch=2)
+    assert preview(confirming.machine.groups, begin) is None
+    confirming.run(begin)
+    result = preview(confirming.machine.groups, begin)
+    assert result is not None and result.code == Code.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("begin", "code"),
+    [
+        (Begin(group="h", master=2, epoch=2), Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED),
+        (Begin(group="g", master=1, epoch=2), Code.CONTROLLER_INVALID_MASTER),
+        (Begin(group="g", master=2, epoch=1), Code.CONTROLLER_FENCED_MASTER_EPOCH),
+    ],
+)
+def test_only_the_present_master_confirms_its_term(
+    confirming: Led, begin: Begin, code: int
+) -> None:
+    confirming.elect(alive=(Candidate(2),))
+    assert confirming.run(begin).code == code
+    assert electable(confirming) == (1, 2, 3)
+
+
+def test_a_change_of_the_set_confirms_the_term_too(confirming: Led) -> None:
+    confirming.elect(alive=(Candidate(2), Candidate(3)))
+    confirming.alter(2, 3)
+    assert electable(confirming) == (2, 3)
+
+
+def test_a_master_of_rocketmq_takes_messages_at_once(confirming: Led) -> None:
+    confirming.run(Register("g", 2, "b2"))  # a broker that does not say that it confirms
+    confirming.elect(alive=(Candidate(2),))
+    assert electable(confirming) == (2,)
+
+
+def test_an_unclean_master_leaves_nobody_else_to_elect(confirming: Led) -> None:
+    confirming.alter(1)
+    confirming.elect(2, alive=(Candidate(2),), unclean=True)
+    assert electable(confirming) == (2,)
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_the_earlier_set_is_the_set_again_without_a_master(
+    confirming: Led, is_restarted: bool
+) -> None:
+    confirming.elect(alive=(Candidate(2),))
+    if is_restarted:
+        confirming.run(Register("g", 2, "b2", restarted=True, confirms=True))
+    else:
+        confirming.elect(alive=(Candidate(9),))
+    found = confirming.machine.groups["g"]
+    assert (found.master, found.epoch, found.earlier_set) == (None, 3, ())
+    assert (found.sync_state_set, found.sync_state_set_epoch) == ((1, 2, 3), 4)
+
+
+def test_who_lost_its_tail_or_was_removed_is_not_in_the_earlier_set(confirming: Led) -> None:
+    confirming.elect(alive=(Candidate(2),))
+    confirming.run(Register("g", 3, "b3", restarted=True, lost_tail=True, confirms=True))
+    assert electable(confirming) == (1, 2)
+    confirming.run(Register("g", 2, "b2", restarted=True, lost_tail=True, confirms=True))
+    assert electable(confirming) == (1,)
+    confirming.elect(alive=(Candidate(1),))
+    confirming.run(Clean(group="g", ids=(1,)))
+    found = confirming.machine.groups["g"]
+    assert (found.master, found.electable) == (None, ())
+
+
+def test_the_last_one_of_the_earlier_set_stays_whatever_it_lost(confirming: Led) -> None:
+    confirming.alter(1)
+    confirming.elect(alive=(Candidate(9),))
+    confirming.elect(alive=(Candidate(1),))
+    confirming.run(Register("g", 1, "b1", restarted=True, lost_tail=True, confirms=True))
+    assert electable(confirming) == (1,)
+
+
+# ---- elections that are refused
+
+
 def test_an_election_of_an_older_epoch_changes_nothing(group: Led) -> None:
     before = group.machine.groups["g"]
     result = group.elect(3, designate=True, epoch=0)
@@ -252,6 +362,23 @@ def test_groups_and_members_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
     assert led.run(ApplyId("c", "i", 1, "x")).code == Code.SUCCESS
 
 
+def test_members_of_all_groups_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "MAX_ALL_MEMBERS", 3)
+    led = Led()
+    adding = [ApplyId("c", "g", 1, "x"), ApplyId("c", "g", 2, "y"), ApplyId("c", "h", 1, "x")]
+    outcome = led.machine.apply(
+        encode_entry("n0", led.machine.generation, [*adding, ApplyId("c", "h", 2, "y")])
+    )
+    assert [each.code for each in outcome.results] == [
+        Code.SUCCESS, Code.SUCCESS, Code.SUCCESS, Code.CONTROLLER_BROKER_ID_INVALID,
+    ]  # fmt: skip
+    refused = led.run(ApplyId("c", "i", 1, "x"))
+    assert refused.code == Code.CONTROLLER_BROKER_ID_INVALID and "3 brokers" in refused.remark
+    assert led.run(adding[0]).code == Code.SUCCESS  # it is one of them
+    led.run(Clean(group="g", ids=(2,)))
+    assert led.run(ApplyId("c", "i", 1, "x")).code == Code.SUCCESS
+
+
 def test_an_entry_reports_what_it_changed_and_nothing_else(group: Led) -> None:
     entry = encode_entry("n0", group.machine.generation, [
         ApplyId("c", "h", 1, "x"), Clean(group="h"), Clean(group="h"),
@@ -334,6 +461,27 @@ def test_a_snapshot_holds_the_whole_state(group: Led) -> None:
     other.restore(group.machine.encode())
     assert other.groups == group.machine.groups
     assert (other.leader, other.generation) == ("n0", group.machine.generation)
+
+
+def test_the_first_leader_names_the_quorum_and_later_ones_repeat_it() -> None:
+    machine = Machine()
+    for number, (node, told) in enumerate([("n0", "one"), ("n1", "one"), ("n0", "")]):
+        outcome = machine.apply(encode_entry(node, number, [Lead(told)]))
+        assert (outcome.quorum, machine.quorum) == ("one", "one")
+    other = Machine()
+    other.restore(machine.encode())
+    assert other.quorum == "one"
+
+
+def test_a_snapshot_of_an_early_release_can_be_read() -> None:
+    machine = Machine()
+    machine.restore(
+        b'{"version":1,"leader":"n0","generation":3,"groups":{"g":{"cluster":"c","name":"g",'
+        b'"members":{"1":{"address":"a:1","check_code":"a:1;7"}},"next_id":2,"master":1,"epoch":2,'
+        b'"sync_state_set":[1],"sync_state_set_epoch":4}}}'
+    )
+    group = machine.groups["g"]
+    assert (group.electable, group.members[1].confirms, machine.quorum) == ((1,), False, "")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"version":2}', b'{"groups":[]}'])

@@ -67,6 +67,30 @@ def _flood(stranger: socket.socket) -> None:
         stranger.sendall(bytes(1 << 20))
 
 
+@pytest.mark.parametrize(
+    ("passwords", "told"),
+    [
+        (("hush", "other"), "another controllerRaftPassword than this one"),
+        (("hush", ""), "controllerRaftPassword"),
+    ],
+)
+@on_loop
+async def test_a_peer_with_another_password_is_named(
+    tmp_path: Path, passwords: tuple[str, str], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("cryptography")
+    peers = free_peers(2)
+    module._throttled.forget(("password", "127.0.0.1"))
+    module._throttled.forget(("unread", "127.0.0.1"))
+    async with (
+        controller(tmp_path, peers, 0, controllerRaftPassword=passwords[0]) as one,
+        controller(tmp_path, peers, 1, controllerRaftPassword=passwords[1]) as other,
+    ):
+        await until(lambda: "closed the Raft connection with 127.0.0.1:" in caplog.text)
+        assert told in caplog.text
+        assert not one.is_acting and not other.is_acting
+
+
 @on_loop
 async def test_few_connections_that_say_nothing_are_open_and_not_for_long(tmp_path: Path) -> None:
     async with pair(tmp_path) as servers:

@@ -9,17 +9,31 @@ A master keeps the sync-state set: a slave that has caught up is added, one that
 behind is removed, both by the controller. Until the controller has answered, everybody counts who
 may be in the set, so that no message is confirmed that a later master might lack.
 
+A new master takes messages only when the controllers have noted that its term begins. Before that,
+other members of the set from which it was elected may still be elected in its place.
+
 The lease of a master ends by its own clock. Without it the broker stops what it does by itself,
 because another master may do the same by then.
+
+While the settings name controllers of different quorums, the broker is no master and sends no
+heartbeats: each quorum may elect a master of its own.
 """
 
 import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import NamedTuple
 
-from bolide.broker.replicas.controllers import Beat, Controllers, GroupState, NoLeader, state_of
+from bolide.broker.replicas.controllers import (
+    Beat,
+    Controllers,
+    DifferentQuorums,
+    GroupState,
+    NoLeader,
+    state_of,
+)
 from bolide.broker.replicas.identity import IdentityFile, PendingIdentity
 from bolide.broker.replicas.known_hosts import KnownHosts, Speaker
 from bolide.broker.replicas.master import MasterReplication
@@ -54,10 +68,14 @@ log = logging.getLogger(__name__)
 _FIRST_INTERVAL = 0.3
 _RETRY_DELAY = 0.5
 _SET_CHECK_INTERVAL = 0.25
+_SURVEY_INTERVAL = 1.0
+_CONFIRM_RETRY = 0.05
 _TRIES_TO_LEAD = 3
 """Failures to become master after which the controller is to choose another member."""
 _GONE_AFTER = 1.0
 """Seconds without a connection after which a slave leaves the sync-state set."""
+_NOBODY = -1
+"""Counts as a member until a term is confirmed: it has nothing, so nothing is confirmed."""
 
 TakeRole = Callable[[Role], Awaitable[None]]
 
@@ -66,7 +84,9 @@ class Membership:
     """Keeps a broker a member of its group; `run` is its task. Belongs to one event loop.
 
     Args:
-        take_role: makes the broker what the controller has decided; waits until it is.
+        take_role: makes the broker what the controller has decided; waits until it is. A master
+            serves nobody yet.
+        open_term: has the broker serve as the master that it has become, with a sync-state set.
         replication: returns the slaves of this broker while it is master.
     """
 
@@ -80,6 +100,7 @@ class Membership:
         epochs: Epochs,
         address: Callable[[], str],
         take_role: TakeRole,
+        open_term: Callable[[Collection[int]], None],
         replication: Callable[[], MasterReplication | None],
         clock: Callable[[], float] = boot_clock,
     ) -> None:
@@ -90,11 +111,14 @@ class Membership:
         self._epochs = epochs
         self._address = address
         self._take_role = take_role
+        self._open_term = open_term
         self._replication = replication
         self._clock = clock
         self.member_id = -1
         self.state: GroupState | None = None
         self._is_registered = False
+        self._conflict = ""
+        """Why the controllers cannot be of one quorum; empty if they are."""
         self._changed = asyncio.Event()
         self._lease_end = 0.0
         self._heard_leader = -float("inf")
@@ -104,6 +128,8 @@ class Membership:
         self._interval = _FIRST_INTERVAL
         self._failed_roles = 0
         """Failures in a row to become what the controller has decided."""
+        self._begun = -1
+        """Epoch in which this broker serves as master."""
         self._unresolved: frozenset[int] = frozenset()
         """Additions to the set that the controller may have applied and has not answered."""
         self._gone_since: dict[int, float] = {}
@@ -116,6 +142,7 @@ class Membership:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_state(), name="membership-roles")
             await self._join()
+            tasks.create_task(self._watch_quorum(), name="membership-quorum")
             tasks.create_task(self._keep_set(), name="membership-sync-state-set")
             tasks.create_task(self._send_heartbeats(), name="membership-heartbeats")
             tasks.create_task(self._watch_lease(), name="membership-lease")
@@ -125,23 +152,48 @@ class Membership:
         reported = ""
         while not self._is_registered:
             try:
+                await self._controllers.survey(is_joining=True)
                 await self._get_id()
                 await self._register()
             except (BolideError, OSError) as exc:
                 if str(exc) != reported:
                     reported = str(exc)
-                    log.warning("cannot join the group yet: %s%s", exc, self._advice(exc))
+                    level = logging.ERROR if isinstance(exc, DifferentQuorums) else logging.WARNING
+                    advice = await self._advice(exc)
+                    log.log(level, "cannot join the group yet: %s%s", exc, advice)
                 await asyncio.sleep(_RETRY_DELAY)
 
-    def _advice(self, exc: Exception) -> str:
-        """What to do about a broker that the controllers have forgotten."""
+    async def _advice(self, exc: Exception) -> str:
+        """What to do about a broker that the controllers do not know."""
         code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
         if self.member_id < 0 or not isinstance(exc, Refusal) or exc.code != code:
             return ""
+        try:
+            next_id = await self._next_id()
+        except BolideError as failed:
+            return f". It cannot be told whether they know the group: {failed}"
+        if next_id > 1:
+            return (
+                ". They know the group, but not this member: an administrator has removed it"
+                " (cleanBrokerMetadata). To have it join as a new member, stop it, remove"
+                f" {self._identity.path} and start it again"
+            )
+        last, end = self._epochs.last, self._store.sound_end
         return (
-            ". An administrator has removed it (cleanBrokerMetadata); to have it join as a new"
-            f" member, stop it, remove {self._identity.path} and start it again"
+            f". These controllers know no group {self._cell.value.broker_name}: they are other"
+            " controllers than before, or they lost their files. Do not remove the identities of"
+            " its members: whichever joins first becomes master, and the others lose what it does"
+            " not have. Let the controllers have their files back; or, if these are lost, start"
+            " first the member whose log ends last, as docs/how-to/run-controllers.md says. The log"
+            f" of this one ends at {end}, its last epoch is {last.epoch if last else 'none'}"
         )
+
+    async def _next_id(self) -> int:
+        """The id that a new member would get; 1 if the controllers do not know the group."""
+        config = self._cell.value
+        header = NextBrokerIdHeader(config.broker_cluster_name, config.broker_name)
+        answer = await self._controllers.call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, header)
+        return NextBrokerIdReply.from_fields(answer.fields).next_broker_id
 
     async def _get_id(self) -> None:
         known = await asyncio.to_thread(self._identity.load)
@@ -151,9 +203,7 @@ class Membership:
         config = self._cell.value
         pending = await asyncio.to_thread(self._identity.load_pending)
         if pending is None:
-            header = NextBrokerIdHeader(config.broker_cluster_name, config.broker_name)
-            answer = await self._controllers.call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, header)
-            next_id = NextBrokerIdReply.from_fields(answer.fields).next_broker_id
+            next_id = await self._next_id()
             code = f"{self._address()};{int(time.time() * 1000)};{os.urandom(4).hex()}"
             pending = PendingIdentity(next_id, code)
             await asyncio.to_thread(self._identity.apply_for, pending)
@@ -185,6 +235,7 @@ class Membership:
             invoke_time=int(time.time() * 1000),
             restarted=True,
             lost_tail=self._store.may_have_lost_tail,
+            confirms_terms=True,
         )
         answer = await self._controllers.call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
         self._store.lost_tail_is_known()
@@ -197,11 +248,35 @@ class Membership:
                         master_epoch=reply.master_epoch,
                         sync_state_set_epoch=reply.sync_state_set_epoch or 0,
                         master_broker_id=reply.master_broker_id,
+                        quorum_id=reply.quorum_id,
                     ),
                     bytes(answer.body),
                 )
             )
         self._is_registered = True
+
+    async def _watch_quorum(self) -> None:
+        """Look again and again whether all controllers are of the quorum that was joined."""
+        while True:
+            await asyncio.sleep(_SURVEY_INTERVAL)
+            try:
+                await self._controllers.survey(is_joining=False)
+            except DifferentQuorums as exc:
+                self._note_conflict(str(exc))
+            except Exception:
+                log.exception("the quorums of the controllers cannot be compared; trying again")
+            else:
+                self._note_conflict("")
+
+    def _note_conflict(self, found: str) -> None:
+        if found == self._conflict:
+            return
+        if found:
+            log.error("this broker acts as no master: %s", found)
+        else:
+            log.warning("all controllers are of one quorum again")
+        self._conflict = found
+        self._changed.set()
 
     # ---- heartbeats and the lease
 
@@ -210,7 +285,8 @@ class Membership:
         under_way: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
-                for address in () if self._cannot_lead else self._controllers.known():
+                is_silent = self._cannot_lead or self._conflict
+                for address in () if is_silent else self._controllers.known():
                     if address not in under_way or under_way[address].done():
                         under_way[address] = asyncio.create_task(self._send_heartbeat(address))
                 await asyncio.sleep(self._interval)
@@ -296,6 +372,8 @@ class Membership:
 
     def observe(self, state: GroupState) -> None:
         """Take note of what a controller says, unless something newer is known."""
+        if state.quorum and self._controllers.quorum not in ("", state.quorum):
+            return  # what it decided is void here, however great its epochs are
         known = self.state
         if known is None or state.version > known.version:
             if known is not None:
@@ -320,38 +398,121 @@ class Membership:
                 master.primary.disconnect(member)
 
     async def _follow_state(self) -> None:
-        taken: tuple[int | None, int] | None = None
+        taken: _Wanted | None = None
+        reported = ""
         while True:
             await self._changed.wait()
             self._changed.clear()
-            assert self.state is not None
-            state = self.state
-            wanted = state.master_id, state.epoch
-            if wanted != taken and self.member_id >= 0:
+            wanted = self._wanted()
+            if wanted is not None and wanted != taken and self.member_id >= 0:
+                role, taken, self._begun = self._role(wanted), None, -1
                 try:
-                    await self._take_role(self._role_in(state))
-                except Exception:
-                    log.exception("cannot become %s; trying again", self._role_in(state))
+                    await self._take_role(role)
+                except Exception as exc:
+                    failure = f"cannot become {role}; trying again: {exc}"
+                    if failure != reported:
+                        reported = failure
+                        log.exception("cannot become %s; trying again", role)
                     self._failed_roles += 1
                     self._changed.set()
                     await asyncio.sleep(_RETRY_DELAY)
                     continue
-                taken, self._failed_roles = wanted, 0
-            master = self._replication()
-            if master is not None and self.state.epoch == master.epoch:
-                master.set_members(self.state.members | self._unresolved)
+                reported, self._failed_roles = "", 0
+                if role.is_master:
+                    if not await self._confirm_term(wanted):
+                        self._changed.set()
+                        continue
+                    assert self.state is not None
+                    self._open_term(self.state.members | self._unresolved)
+                    self._begun = role.epoch
+                taken = wanted
+            master, state = self._replication(), self.state
+            if master is not None and state is not None and state.epoch == master.epoch:
+                master.set_members(state.members | self._unresolved)
 
-    def _role_in(self, state: GroupState) -> Role:
-        is_master = state.master_id == self.member_id
+    def _wanted(self) -> "_Wanted | None":
+        """What this broker is to be, as far as it is known."""
+        state = self.state
+        if state is None:
+            return None
+        is_void = self._conflict and state.master_id == self.member_id
+        return _Wanted(None if is_void else state.master_id, state.epoch)
+
+    def _role(self, wanted: "_Wanted") -> Role:
+        assert self.state is not None
+        is_master = wanted.master_id == self.member_id
         return Role(
             kind=RoleKind.MASTER if is_master else RoleKind.SLAVE,
             broker_id=MASTER_ID if is_master else self.member_id,
             is_elected=True,
             member_id=self.member_id,
-            epoch=state.epoch,
-            members=state.members,
-            master_address=None if is_master else state.master_address,
+            epoch=wanted.epoch,
+            members=self.state.members | ({_NOBODY} if is_master else set()),
+            master_address=(
+                None if is_master or wanted.master_id is None else self.state.master_address
+            ),
         )
+
+    # ---- the beginning of a term
+
+    async def _confirm_term(self, wanted: "_Wanted") -> bool:
+        """Confirm to the controllers that a term begins; returns whether it may.
+
+        It may not if another state is known meanwhile. Without controllers this waits: others may
+        be elected as long as they have not noted it.
+        """
+        confirming = asyncio.create_task(self._confirm_until_noted(wanted.epoch))
+        superseding = asyncio.create_task(self._wait_for_other_than(wanted))
+        try:
+            await asyncio.wait((confirming, superseding), return_when=asyncio.FIRST_COMPLETED)
+            return not superseding.done() and self._wanted() == wanted
+        finally:
+            for task in (confirming, superseding):
+                task.cancel()
+            await asyncio.gather(confirming, superseding, return_exceptions=True)
+
+    async def _wait_for_other_than(self, wanted: "_Wanted") -> None:
+        while self._wanted() == wanted:
+            await self._changed.wait()
+            self._changed.clear()
+
+    async def _confirm_until_noted(self, epoch: int) -> None:
+        reported = ""
+        while True:
+            try:
+                await self._confirm(epoch)
+            except Exception as exc:  # noqa: BLE001  whatever fails, nothing may be acknowledged
+                if str(exc) != reported:
+                    reported = str(exc)
+                    log.warning("epoch %s does not begin yet: %s", epoch, exc)
+            else:
+                return
+            await asyncio.sleep(_CONFIRM_RETRY)
+
+    async def _confirm(self, epoch: int) -> None:
+        state = self.state
+        assert state is not None
+        header = AlterSyncStateSetHeader(
+            broker_name=self._cell.value.broker_name,
+            master_broker_id=self.member_id,
+            master_epoch=epoch,
+            invoke_time=int(time.time() * 1000),
+            begins=True,
+        )
+        body = SyncStateSet(
+            sync_state_set=sorted(state.members), sync_state_set_epoch=state.set_epoch
+        )
+        try:
+            await self._controllers.call(
+                RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+                header,
+                body=fastjson.encode(body),
+                within=1.0,
+            )
+        except Refusal as exc:
+            # RocketMQ's controllers see a set that is not changed, and elect only from this one.
+            if exc.code != ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED:
+                raise
 
     # ---- the sync-state set
 
@@ -370,7 +531,7 @@ class Membership:
             master is None
             or state is None
             or state.master_id != self.member_id
-            or state.epoch != master.epoch
+            or not state.epoch == master.epoch == self._begun
         ):
             self._gone_since.clear()
             self._behind.clear()
@@ -451,8 +612,16 @@ class Membership:
                 epoch=state.epoch,
                 set_epoch=epoch,
                 members=wanted,
+                quorum=state.quorum,
             )
         )
+
+
+class _Wanted(NamedTuple):
+    """What the newest state makes of this broker; another one means another role."""
+
+    master_id: int | None
+    epoch: int
 
 
 class RoleChangeHandlers:

@@ -183,6 +183,14 @@ def understand_dledger(texts: Mapping[str, str]) -> dict[str, str]:
         "controllerAddr": _controllers_beside(given.get("namesrvAddr", "")),
     }
     added = {key: text for key, text in chosen.items() if not given.get(key, "").strip()}
+    if ";" in added.get("controllerAddr", ""):
+        log.warning(
+            "enableDLegerCommitLog=true: controllerAddr=%s, a controller in each NameServer. They"
+            " must be one quorum: with enableControllerInNamesrv=true alone each NameServer runs a"
+            " controller of its own, and this broker joins none of them. Set the same"
+            " controllerDLegerPeers, and each its own controllerDLegerSelfId, at all NameServers,"
+            " or set controllerAddr here", added["controllerAddr"],
+        )  # fmt: skip
     given |= added
     for key in _DLEDGER_KEYS:
         given.pop(key, None)
@@ -197,7 +205,7 @@ def understand_dledger(texts: Mapping[str, str]) -> dict[str, str]:
 def _controllers_beside(name_servers: str) -> str:
     """Addresses of the controllers inside NameServers."""
     found = []
-    for text in filter(None, name_servers.split(";")):
+    for text in filter(None, (each.strip() for each in name_servers.split(";"))):
         host, port = split_address(text)
         found.append(format_address((host, port + _CONTROLLER_PORT_DELTA)))
     return ";".join(found)

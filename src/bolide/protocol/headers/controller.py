@@ -4,13 +4,18 @@ from bolide.protocol.header import Header, Int, Long
 
 
 class MetadataReply(Header, frozen=True, kw_only=True):
-    """Answer to CONTROLLER_GET_METADATA_INFO; peers as "n0:host:port;n1:…"."""
+    """Answer to CONTROLLER_GET_METADATA_INFO; peers as "n0:host:port;n1:…".
+
+    RocketMQ's controllers write peers without ids when they run on JRaft.
+    """
 
     group: str | None = None
     controller_leader_id: str | None = None
     controller_leader_address: str | None = None
     is_leader: bool
     peers: str | None = None
+    quorum_id: str | None = None
+    """Ours: equal at the controllers of one quorum only; empty before there was a leader."""
 
 
 class NextBrokerIdHeader(Header, frozen=True):
@@ -56,6 +61,8 @@ class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
     """Ours: the process of the broker is new. If it was master, it must be elected again."""
     lost_tail: bool = False
     """Ours: after a power cut the log may lack what was not on the disk."""
+    confirms_terms: bool = False
+    """Ours: as master it takes no message before it has sent `begins` for its epoch."""
 
 
 class RegisterBrokerReply(Header, frozen=True):
@@ -67,6 +74,8 @@ class RegisterBrokerReply(Header, frozen=True):
     master_address: str | None = None
     master_epoch: Int | None = None
     sync_state_set_epoch: Int | None = None
+    quorum_id: str | None = None
+    """Ours: of the controller; see `MetadataReply`."""
 
 
 class ElectMasterHeader(Header, frozen=True, kw_only=True):
@@ -97,6 +106,9 @@ class AlterSyncStateSetHeader(Header, frozen=True, kw_only=True):
     invoke_time: Long = 0
     renew: bool = False
     """Ours: a set of the same members gets a new epoch, too, which voids changes of the old one."""
+    begins: bool = False
+    """Ours: the master confirms that its term begins. The set is the present one and stays; other
+    controllers refuse it for that reason, and keep no earlier set."""
 
 
 class AlterSyncStateSetReply(Header, frozen=True):
@@ -126,6 +138,8 @@ class RoleChangedHeader(Header, frozen=True, kw_only=True):
     master_epoch: Int
     sync_state_set_epoch: Int
     master_broker_id: Long | None = None
+    quorum_id: str | None = None
+    """Ours: of the controller; see `MetadataReply`."""
 
 
 class BrokerHeartbeatReply(Header, frozen=True, kw_only=True):
@@ -143,6 +157,8 @@ class BrokerHeartbeatReply(Header, frozen=True, kw_only=True):
     master_epoch: Int | None = None
     sync_state_set_epoch: Int | None = None
     controller_leader_address: str | None = None
+    quorum_id: str | None = None
+    """See `MetadataReply`."""
 
 
 class CleanBrokerHeader(Header, frozen=True, kw_only=True):

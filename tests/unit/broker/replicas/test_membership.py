@@ -1,8 +1,9 @@
 """A member of a group: id, roles, the sync-state set and the lease."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,13 @@ from typing import Any, cast
 import pytest
 
 from bolide.broker.replicas import membership as module
-from bolide.broker.replicas.controllers import Beat, Controllers, GroupState, NoLeader
+from bolide.broker.replicas.controllers import (
+    Beat,
+    Controllers,
+    DifferentQuorums,
+    GroupState,
+    NoLeader,
+)
 from bolide.broker.replicas.identity import IdentityFile, PendingIdentity
 from bolide.broker.replicas.master import MasterReplication
 from bolide.broker.replicas.membership import Membership
@@ -30,7 +37,9 @@ from tests.support.aio import on_loop, until
 from tests.support.clock import FakeClock
 
 Code = RequestCode
+ALTER = Code.CONTROLLER_ALTER_SYNC_STATE_SET
 OWN = 2
+NOBODY = module._NOBODY
 
 
 def state(
@@ -54,6 +63,12 @@ class FakeControllers:
         self.next_id = OWN
         self.set_epoch = 1
         self.beats: list[Beat] = []
+        self.quorum = ""
+        self.conflict: Exception | None = None
+
+    async def survey(self, *, is_joining: bool) -> None:
+        if self.conflict is not None:
+            raise self.conflict
 
     async def call(
         self,
@@ -71,7 +86,7 @@ class FakeControllers:
         if code == Code.CONTROLLER_GET_NEXT_BROKER_ID:
             reply = NextBrokerIdReply("c", "broker-a", self.next_id)
         if code == Code.CONTROLLER_ALTER_SYNC_STATE_SET:
-            self.set_epoch += 1
+            self.set_epoch += not header.begins  # type: ignore[attr-defined]
             reply = AlterSyncStateSetReply(new_sync_state_set_epoch=self.set_epoch)
         return Frame(code=0, fields=reply.to_fields() if reply else None)
 
@@ -88,8 +103,8 @@ class FakeControllers:
         """The sync-state sets that were asked for."""
         return [
             set(fastjson.decode(body, SyncStateSet).sync_state_set)
-            for code, _, body in self.calls
-            if code == Code.CONTROLLER_ALTER_SYNC_STATE_SET
+            for code, header, body in self.calls
+            if code == Code.CONTROLLER_ALTER_SYNC_STATE_SET and not header.begins
         ]
 
 
@@ -133,6 +148,8 @@ class Bench:
         )
         self.master = FakeMaster()
         self.roles: list[Role] = []
+        self.opened: list[int] = []
+        """Epochs in which it serves as master."""
         self.term_begins = asyncio.Event()
         self.term_begins.set()
         self.leases: list[bool] = []
@@ -147,6 +164,7 @@ class Bench:
             epochs=self.epochs,
             address=lambda: "10.0.0.1:10911",
             take_role=self._take_role,
+            open_term=self._open_term,
             replication=self._replication,
             clock=self.clock,
         )
@@ -157,8 +175,12 @@ class Bench:
         self.roles.append(role)
         self.master.epoch = role.epoch
 
+    def _open_term(self, members: Collection[int]) -> None:
+        self.opened.append(self.roles[-1].epoch)
+        self.master.members.append(set(members))
+
     def _replication(self) -> MasterReplication | None:
-        is_master = bool(self.roles) and self.roles[-1].is_master
+        is_master = self.roles[-1].epoch in self.opened if self.roles else False
         return cast("MasterReplication", self.master) if is_master else None
 
 
@@ -180,6 +202,8 @@ async def joined(directory: Path, **settings: Any) -> AsyncIterator[Bench]:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SET_CHECK_INTERVAL", 0.01)
     monkeypatch.setattr(module, "_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(module, "_SURVEY_INTERVAL", 0.01)
+    monkeypatch.setattr(module, "_CONFIRM_RETRY", 0.01)
     monkeypatch.setattr(module, "_FIRST_INTERVAL", 0.01)
 
 
@@ -203,19 +227,30 @@ async def test_a_new_member_applies_for_an_id_and_keeps_it(tmp_path: Path) -> No
     assert registered.lost_tail
 
 
+@pytest.mark.parametrize(
+    ("next_id", "told", "not_told"),
+    [
+        (4, "an administrator has removed it", "know no group"),
+        (1, "These controllers know no group broker-a", "administrator"),
+    ],
+)
 @on_loop
-async def test_a_member_that_was_cleaned_away_says_what_to_do(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_member_that_is_not_known_says_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, next_id: int, told: str, not_told: str
 ) -> None:
     bench = Bench(tmp_path)
     bench.identity.confirm(OWN)
+    bench.controllers.next_id = next_id
     gone = refusal_for(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "not registered")
     bench.controllers.failures[Code.CONTROLLER_REGISTER_BROKER] = gone
     task = asyncio.create_task(bench.membership.run())
     await until(lambda: "cannot join the group yet" in caplog.text)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert f"remove {tmp_path / 'brokerIdentity'} and start it again" in caplog.text
+    assert told in caplog.text and not_told not in caplog.text
+    is_removed = f"remove {tmp_path / 'brokerIdentity'} and start it again" in caplog.text
+    assert is_removed == (next_id > 1)
+    assert ("ends at 100, its last epoch is 3" in caplog.text) == (next_id == 1)
 
 
 @on_loop
@@ -323,6 +358,132 @@ async def test_a_learner_never_asks_for_an_election(tmp_path: Path) -> None:
         assert not bench.controllers.sent(Code.CONTROLLER_ELECT_MASTER)
 
 
+# ---- the beginning of a term
+
+
+@on_loop
+async def test_a_master_serves_when_the_controllers_have_noted_its_term(tmp_path: Path) -> None:
+    async with joined(tmp_path) as bench:
+        bench.controllers.failures[Code.CONTROLLER_ALTER_SYNC_STATE_SET] = NoLeader("gone")
+        bench.membership.observe(state(OWN))
+        await until(lambda: len(begins(bench)) > 1)
+        assert bench.roles[-1].is_master
+        assert bench.roles[-1].members == {OWN, NOBODY}  # nothing is confirmed yet
+        assert not bench.opened
+        del bench.controllers.failures[Code.CONTROLLER_ALTER_SYNC_STATE_SET]
+        await until(lambda: bench.opened == [3])
+        assert {(each.master_broker_id, each.master_epoch) for each in begins(bench)} == {(OWN, 3)}
+
+
+@on_loop
+async def test_another_election_ends_a_term_that_was_not_noted(tmp_path: Path) -> None:
+    async with joined(tmp_path) as bench:
+        bench.controllers.failures[Code.CONTROLLER_ALTER_SYNC_STATE_SET] = NoLeader("gone")
+        bench.membership.observe(state(OWN))
+        await until(lambda: begins(bench))
+        bench.membership.observe(state(1, master=1, epoch=4))
+        await until(lambda: len(bench.roles) == 2)
+        del bench.controllers.failures[Code.CONTROLLER_ALTER_SYNC_STATE_SET]
+        count = len(begins(bench))
+        await asyncio.sleep(0.1)
+        assert not bench.roles[-1].is_master
+        assert not bench.opened
+        assert len(begins(bench)) == count
+
+
+@on_loop
+async def test_controllers_of_rocketmq_keep_no_earlier_set(tmp_path: Path) -> None:
+    async with joined(tmp_path) as bench:
+        code = ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+        refused = refusal_for(code, "The newSyncStateSet is equal with oldSyncStateSet")
+        bench.controllers.failures[Code.CONTROLLER_ALTER_SYNC_STATE_SET] = refused
+        bench.membership.observe(state(OWN))
+        await until(lambda: bench.opened == [3])
+        assert fastjson.decode(bench.controllers.calls[-1][2], SyncStateSet).sync_state_set == [OWN]
+
+
+@on_loop
+async def test_why_a_term_cannot_begin_is_logged_once_in_full(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with joined(tmp_path) as bench:
+
+        async def take_role(role: Role) -> None:
+            raise OSError("haListenPort=10912: taken")
+
+        bench.membership._take_role = take_role
+        bench.membership.observe(state(OWN))
+        await until(lambda: bench.membership._failed_roles > 3)
+        assert caplog.text.count("Traceback") == 1
+        assert caplog.text.count("cannot become master in epoch 3") == 1
+
+
+def begins(bench: Bench) -> list[Any]:
+    return [each for each in bench.controllers.sent(ALTER) if each.begins]
+
+
+# ---- controllers of different quorums
+
+
+@on_loop
+async def test_a_broker_does_not_join_controllers_of_different_quorums(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path)
+    bench.controllers.conflict = DifferentQuorums("a and b")
+    task = asyncio.create_task(bench.membership.run())
+    try:
+        await until(lambda: "cannot join the group yet: a and b" in caplog.text)
+        await asyncio.sleep(0.05)
+        assert bench.controllers.calls == []
+        bench.controllers.conflict = None
+        await until(lambda: bench.controllers.sent(Code.CONTROLLER_REGISTER_BROKER))
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@on_loop
+async def test_a_master_whose_controllers_are_of_different_quorums_is_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with leading(tmp_path, OWN, 1) as bench:
+        heard = 0
+
+        async def heartbeat(address: str, header: Header) -> None:
+            nonlocal heard
+            heard += 1
+
+        bench.controllers.heartbeat = heartbeat  # type: ignore[method-assign]
+        bench.controllers.known = lambda: ["0"]  # type: ignore[method-assign]
+        await until(lambda: heard)
+        bench.controllers.conflict = DifferentQuorums("a and b")
+        await until(lambda: not bench.roles[-1].is_master)
+        assert bench.roles[-1].master_address is None
+        assert "acts as no master: a and b" in caplog.text
+        before = heard
+        await asyncio.sleep(0.1)
+        assert heard == before
+
+        bench.controllers.conflict = None
+        await until(lambda: bench.roles[-1].is_master)
+        await until(lambda: heard > before)
+
+
+@on_loop
+async def test_what_another_quorum_says_is_void(tmp_path: Path) -> None:
+    async with joined(tmp_path) as bench:
+        bench.controllers.quorum = "one"
+        mine = told_by(state(OWN), "one")
+        bench.membership.observe(mine)
+        bench.membership.observe(told_by(state(1, master=1, epoch=9), "other"))
+        assert bench.membership.state == mine
+
+
+def told_by(found: GroupState, quorum: str) -> GroupState:
+    return replace(found, quorum=quorum)
+
+
 # ---- the sync-state set
 
 
@@ -383,7 +544,7 @@ async def test_slaves_of_the_last_epoch_are_not_added_while_a_master_is_elected_
         bench.term_begins.set()
         await until(bench.controllers.wanted_sets)
         assert bench.controllers.wanted_sets()[0] == {OWN, 1}
-        assert bench.roles[-1].members == {OWN}
+        assert bench.roles[-1].members == {OWN, NOBODY}
 
 
 @on_loop
@@ -468,41 +629,18 @@ async def test_until_the_controller_answers_both_sets_count(tmp_path: Path) -> N
 
 
 @on_loop
-async def test_who_may_have_been_added_counts_while_the_role_is_being_taken(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.identity.confirm(OWN)
-    is_ready, may_answer = asyncio.Event(), asyncio.Event()
-
-    async def take_role(role: Role) -> None:
-        bench.roles.append(role)  # slaves can connect already
-        await is_ready.wait()
-
-    async def call(code: RequestCode, *rest: Any, **more: Any) -> Frame:
-        if code != Code.CONTROLLER_ALTER_SYNC_STATE_SET:
-            return await answered(code, *rest, **more)
-        bench.controllers.calls.append((code, rest[0], more["body"]))
-        await may_answer.wait()
-        raise NoLeader("applied, but the answer was lost")
-
-    answered = bench.controllers.call
-    bench.membership._take_role = take_role
-    bench.controllers.call = call  # type: ignore[method-assign]
-    task = asyncio.create_task(bench.membership.run())
-    try:
-        await until(lambda: bench.controllers.sent(Code.CONTROLLER_REGISTER_BROKER))
-        bench.membership.observe(state(OWN))
+async def test_the_set_is_left_alone_until_the_term_has_begun(tmp_path: Path) -> None:
+    async with joined(tmp_path) as bench:
+        bench.controllers.failures[Code.CONTROLLER_ALTER_SYNC_STATE_SET] = NoLeader("gone")
         bench.master.acked = {1: 100}
-        await until(bench.controllers.wanted_sets)
-        count = len(bench.master.members)
-        is_ready.set()
-        await until(lambda: len(bench.master.members) > count)
-        assert bench.master.members[-1] == {OWN, 1}
-        may_answer.set()
-        await asyncio.sleep(0.05)
-        assert bench.master.members[-1] == {OWN, 1}
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        bench.membership.observe(state(OWN))
+        await until(lambda: bench.roles)
+        await asyncio.sleep(0.1)  # ten looks at the set
+        assert bench.controllers.wanted_sets() == []
+        assert bench.master.members == []
+        del bench.controllers.failures[Code.CONTROLLER_ALTER_SYNC_STATE_SET]
+        await until(lambda: members_of(bench) == {OWN, 1})
+        assert bench.master.members[0] == {OWN}
 
 
 @on_loop

@@ -171,9 +171,16 @@ def test_a_file_for_dledger_asks_for_a_group_in_controller_mode(
     assert "sendMessageThreadPoolNums" in other
 
 
-def test_each_name_server_is_expected_to_have_a_controller() -> None:
-    names = {"namesrvAddr": "10.0.0.1:9876;[fd00::1]:9870"}
+def test_each_name_server_is_expected_to_have_a_controller_of_one_quorum(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    names = {"namesrvAddr": "10.0.0.1:9876; [fd00::1]:9870;"}
     assert understand_dledger(DLEDGER | names)["controllerAddr"] == "10.0.0.1:9878;[fd00::1]:9872"
+    assert "They must be one quorum" in caplog.text and "controllerDLegerPeers" in caplog.text
+    caplog.clear()
+    understand_dledger(DLEDGER)
+    understand_dledger(DLEDGER | names | {"controllerAddr": "a:1;b:1"})
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
 
 
 def test_what_is_set_explicitly_is_kept() -> None:
