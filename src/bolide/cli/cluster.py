@@ -306,6 +306,10 @@ def _print_status(state: "ClusterState", groups: dict[str, dict[int, str]] | Non
             "-" if seconds is None else f"{seconds:.0f} s", shown, member.directory,
         )  # fmt: skip
     table.print()
+    planned = {member.group for member in state.members}
     for each in _group_documents(state, groups):
-        master = each["member"] or each["master"] or "unknown"
-        print(f"Master of {each['group']}: {master}")
+        group, master = each["group"], each["member"] or each["master"] or "unknown"
+        if group not in planned:
+            broker, _, worker = group.rpartition("-")
+            group = f"worker {worker} of {broker}"
+        print(f"Master of {group}: {master}")

@@ -12,10 +12,11 @@ from bolide.cluster.local_cluster import LocalCluster
 from bolide.cluster.member_process import MemberFailed
 from bolide.cluster.network import why_no_namespaces
 from bolide.cluster.plan import ClusterOptions
+from bolide.cluster.state import masters
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message import Message
 from tests.interop.processes import free_port
-from tests.support.aio import on_loop
+from tests.support.aio import PATIENCE, on_loop
 
 NEIGHBOURS = (10, 1033, 1035, 1036, 1133, 1135, 1136)
 needs_namespaces = pytest.mark.skipif(bool(why_no_namespaces()), reason=why_no_namespaces())
@@ -202,6 +203,41 @@ async def test_workers_are_one_member(tmp_path: Path) -> None:
         assert process.pids == []
         await cluster.start("broker-a-0")
         assert await sends(cluster, 5.0)
+
+
+@pytest.mark.parametrize("controllers", [0, 1])
+@on_loop
+async def test_workers_have_replicas(tmp_path: Path, controllers: int) -> None:
+    chosen = options(tmp_path, "proxy", workers=2, replicas=2, controllers=controllers)
+    async with LocalCluster(chosen) as cluster:
+        topic = "Orders"
+        await _two_masters(cluster, chosen.base_port)
+        async with AdminClient(cluster.name_servers) as admin:
+            await admin.topics.create(topic, "DefaultCluster", queues=1)
+        async with Producer("tests", name_server=cluster.name_servers) as producer:
+            sent = [await producer.send(Message(topic, b"%d" % n), timeout=10) for n in range(8)]
+        assert {each.queue.broker_name for each in sent} == {"broker-a-0", "broker-a-1"}
+        if not controllers:
+            return
+
+        await cluster.kill("broker-a-0")
+        await _two_masters(cluster, chosen.base_port + 1135)  # those of broker-a-1
+        async with Producer("tests", name_server=cluster.name_servers) as producer:
+            again = [await producer.send(Message(topic, b"%d" % n), timeout=10) for n in range(8)]
+        assert {each.queue.broker_name for each in again} == {"broker-a-0", "broker-a-1"}
+        last = {each.queue: each.queue_offset for each in sent}
+        assert all(each.queue_offset > last[each.queue] for each in again)
+
+
+async def _two_masters(cluster: LocalCluster, lowest_port: int) -> None:
+    """Wait until two groups have masters, whose ports are not lower."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found = (await masters(cluster.name_servers) or {}).values()
+            ports = [int(group[0].rpartition(":")[2]) for group in found if 0 in group]
+            if len(ports) == 2 and min(ports) >= lowest_port:
+                return
+            await asyncio.sleep(0.1)
 
 
 @on_loop

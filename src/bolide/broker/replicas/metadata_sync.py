@@ -14,7 +14,8 @@ import asyncio
 import base64
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 from zlib import crc32
@@ -52,6 +53,7 @@ _MAX_LOAD, _LONGEST_PAUSE = 20, 10.0
 """The request for the tables takes at most one part in so many of the time, however large they are;
 the pause between two is never longer than the second, in seconds."""
 _UNKNOWN_MASTER_DELAY = 0.1
+_LEAST_PAUSE = 0.05
 _LOG_PATIENCE = 5.0
 """Seconds that a copy waits for the log before it is replaced by a newer one."""
 _JAVA_TABLES = {
@@ -111,6 +113,7 @@ class MetadataSync:
         """The connection on which the last copy was adopted."""
         self._timers = b""
         """The checkpoint of the timers that was adopted last."""
+        self._hurry = asyncio.Event()
 
     def use(self, client: RemotingClient) -> None:
         self._client = client
@@ -129,6 +132,7 @@ class MetadataSync:
                 await asyncio.sleep(_UNKNOWN_MASTER_DELAY)
                 continue
             self._call_took = 0.0
+            self._hurry.clear()
             try:
                 was_first = self._adopted_on != connection
                 await self.copy(address)
@@ -137,9 +141,21 @@ class MetadataSync:
                     continue  # the master learns at once that this slave has its tables
             except Exception as exc:  # noqa: BLE001  logged; the next round tries again
                 self._report(address, exc)
-            interval = _JAVA_INTERVAL if self._is_java else self._cell.value.metadata_sync_interval
-            pause = min(_MAX_LOAD * self._call_took, _LONGEST_PAUSE)
-            await asyncio.sleep(max(interval, pause))
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Pause, for less time if a topic is missing."""
+        interval = _JAVA_INTERVAL if self._is_java else self._cell.value.metadata_sync_interval
+        least = max(min(_MAX_LOAD * self._call_took, _LONGEST_PAUSE), _LEAST_PAUSE)
+        await asyncio.sleep(least)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(interval - least):
+                await self._hurry.wait()
+
+    def arrived(self, topics: Iterable[str]) -> None:
+        """Messages of these topics have arrived: copy the settings of unknown ones soon."""
+        if not self._is_java and any(topic not in self._parts.topics for topic in topics):
+            self._hurry.set()
 
     def _report(self, address: str, exc: Exception) -> None:
         if self._failing != str(exc):

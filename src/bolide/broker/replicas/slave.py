@@ -116,10 +116,11 @@ class SlaveReplication:
                 await asyncio.sleep(_ASK_INTERVAL)
 
     def _queues_arrived(self, queues: list[ReplicatedQueue]) -> None:
-        for each in queues:
-            key = each.topic.decode(), each.queue_id
-            oldest, _ = self._arrived.get(key, (each.end, 0))
-            self._arrived[key] = oldest, each.end
+        arrived = {(each.topic.decode(), each.queue_id): each.end for each in queues}
+        for key, end in arrived.items():
+            oldest, _ = self._arrived.get(key, (end, 0))
+            self._arrived[key] = oldest, end
+        self.sync.arrived(topic for topic, _ in arrived)
         self._announce()
 
     def _announce(self) -> None:

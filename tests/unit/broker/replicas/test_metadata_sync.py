@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from bolide.protocol.headers.replication import ReplicaStateHeader
 from bolide.remoting.client import RemotingClient
 from tests.support.aio import on_loop, until
 from tests.support.broker import BrokerClient, broker_in
+from tests.support.name_servers import name_server
 
 
 @asynccontextmanager
@@ -121,3 +122,20 @@ async def test_a_master_of_rocketmq_is_asked_by_its_own_requests(tmp_path: Path)
         assert sync._is_java
         assert "T" in slave.parts.topics
         assert slave.parts.offsets.find("readers", "T", 0) == 1
+
+
+@on_loop
+async def test_the_settings_of_a_new_topic_come_with_its_first_message(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        names = await stack.enter_async_context(name_server(tmp_path / "names"))
+        common: dict[str, Any] = {"name_servers": (names.address,), "metadata_sync_interval": 60.0}
+        master = await stack.enter_async_context(broker_in(tmp_path / "master", **common))
+        slave = await stack.enter_async_context(
+            broker_in(tmp_path / "slave", broker_role=BrokerRole.SLAVE, broker_id=1, **common)
+        )
+        replication = slave.parts.replication
+        assert isinstance(replication, SlaveReplication)
+        await until(lambda: replication.sync._adopted_on == 1)
+        async with BrokerClient(master.address) as client:
+            await client.send("T", b"x")
+        await until(lambda: "T" in slave.parts.topics)
