@@ -495,6 +495,8 @@ class Broker:
             self.is_master = state.master_id == self.id
             if self.is_master:
                 self._begin_epoch()
+                if self.faults.kills_before_term(self):
+                    return
                 self.confirm_term()
         self._count_members()
 
@@ -727,6 +729,7 @@ class Faults:
         self.brokers: list[Broker] = []
         self.acknowledged = Acknowledged()
         self._messages = 0
+        self.died_before_term = 0
 
     def deliver(
         self,
@@ -755,6 +758,14 @@ class Faults:
     def next_message(self) -> int:
         self._messages += 1
         return self._messages
+
+    def kills_before_term(self, broker: Broker) -> bool:
+        """Whether a master that has just been elected goes down before it confirms its term."""
+        if self.world.random.random() >= 0.25:
+            return False
+        self.died_before_term += 1
+        broker.crash(self.world.random.uniform(0.1, 5), power_cut=self.world.random.random() < 0.3)
+        return True
 
     def became_master(self, broker: Broker) -> None:
         self.acknowledged.follow(broker, self.checks)
@@ -846,6 +857,8 @@ class LogChecks:
         """Masters that lost their office because their process was new."""
         self.left = 0
         """Members that left the sync-state set because they may have lost messages."""
+        self.restored = 0
+        """Elections from the set before that of a master which never began."""
         self.without_set: list[int] = []
         """Epochs whose master an administrator designated because the sync-state set was empty."""
         self._applied = 0
@@ -905,6 +918,7 @@ class LogChecks:
         if before.electable:
             assert after.master in before.electable, f"{after.master} is not of {before}"
             assert set(after.electable) <= set(before.electable)
+            self.restored += after.master not in before.sync_state_set
         elif before.epoch:
             assert command.designate
             self.without_set.append(after.epoch)
@@ -933,6 +947,8 @@ class Findings:
     deposed: int = 0
     left: int = 0
     acknowledged: int = 0
+    died_before_term: int = 0
+    restored: int = 0
 
 
 def simulate(seed: int, seconds: float) -> Findings:
@@ -959,6 +975,8 @@ def simulate(seed: int, seconds: float) -> Findings:
     findings.elections = faults.checks.elections
     findings.deposed, findings.left = faults.checks.deposed, faults.checks.left
     findings.acknowledged = len(faults.acknowledged.messages)
+    findings.died_before_term = faults.died_before_term
+    findings.restored = faults.checks.restored
     return findings
 
 
@@ -974,6 +992,8 @@ def test_the_simulation_elects_masters_and_lets_them_write() -> None:
     assert sum(each.acknowledged for each in findings) > 2000
     assert sum(each.deposed for each in findings) > 10
     assert sum(each.left for each in findings) > 5
+    assert sum(each.died_before_term for each in findings) > 10
+    assert sum(each.restored for each in findings) > 3
 
 
 def test_the_simulation_notices_a_leader_that_does_not_wait_for_leases(
@@ -1018,6 +1038,30 @@ def test_the_simulation_notices_masters_from_outside_of_the_set(
     monkeypatch.setattr(state, "_winner", first_alive)
     with pytest.raises(AssertionError, match=r"seed .* is not of"):
         for seed in range(20):
+            simulate(seed, 120)
+
+
+def test_the_simulation_notices_an_earlier_set_that_outlives_the_confirmation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Draft, "_begin", lambda *_: Result())
+    with pytest.raises(AssertionError, match=r"seed .* lacks"):
+        for seed in range(40):
+            simulate(seed, 120)
+
+
+def test_the_simulation_notices_masters_that_serve_before_they_confirm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    confirm_term = Broker.confirm_term
+
+    def serve_at_once(self: Broker) -> None:
+        self.open_term()
+        self.later(2.0, lambda: confirm_term(self))
+
+    monkeypatch.setattr(Broker, "confirm_term", serve_at_once)
+    with pytest.raises(AssertionError, match=r"seed .* lacks"):
+        for seed in range(40):
             simulate(seed, 120)
 
 
