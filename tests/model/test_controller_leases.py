@@ -49,6 +49,8 @@ from bolide.replication.epochs import Epochs, are_possible, common_point
 TIMES = LeaseTimes(2.0)
 GROUP = "g"
 BROKERS = (1, 2, 3)
+_REPEATED = 0.1
+"""Part of the registrations that arrive once more, late."""
 CONTROLLERS = ("n0", "n1", "n2")
 
 
@@ -400,12 +402,22 @@ class Broker:
                 return
             command = Register(
                 GROUP, self.id, f"b{self.id}", restarted=True, lost_tail=self.lost_tail,
-                confirms=True,
+                confirms=True, process=f"{self.world.random.random()}",
             )  # fmt: skip
             self.call(lambda node, done: node.register(command, done), registered)
+            if self.world.random.random() < _REPEATED:
+                self.later(self.world.random.uniform(0.5, 6), lambda: self._repeat(command))
 
         command = ApplyId("c", GROUP, self.id, f"b{self.id};1")
         self.call(lambda node, done: node.proposals.submit(command, done), applied)
+
+    def _repeat(self, command: Register) -> None:
+        """A request that was given up and sent again arrives after all, somewhere."""
+        node = self.world.random.choice(self.nodes)
+        ignored = lambda _: None  # noqa: E731
+        self.faults.deliver(
+            lambda: node.inside(lambda: node.register(command, ignored)), self, node
+        )
 
     # ---- heartbeats
 
@@ -926,7 +938,8 @@ class LogChecks:
     def _check_registration(
         self, before: Group, after: Group, command: Register, kept: set[int]
     ) -> None:
-        is_deposed = command.restarted and before.master == command.id
+        is_new = before.members[command.id].process != command.process
+        is_deposed = command.restarted and is_new and before.master == command.id
         assert after.master == (None if is_deposed else before.master)
         self.deposed += is_deposed
         now = set(after.sync_state_set)

@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from bolide.controller.liveness import Leases, LiveTable
 from bolide.controller.proposals import NOT_LEADER, Done, Proposals, Timers, View
 from bolide.controller.state import NO_BROKER, Clean, Command, Elect, Group, Result
@@ -92,10 +94,14 @@ class Elections:
         if found is not None and not command.forced and not self._leases.is_settled:
             code = ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
             done(Result(code, "this leader has just begun and does not know yet who is alive"))
-        elif found is None or not command.forced or not touches_master:
+        elif found is None:
             self._propose(command, done)
         else:
-            self._without_lease(found, lambda: command, done)
+            fenced = msgspec.structs.replace(command, epoch=found.epoch)
+            if command.forced and touches_master:
+                self._without_lease(found, lambda: fenced, done)
+            else:
+                self._propose(fenced, done)
 
     # Single steps
 

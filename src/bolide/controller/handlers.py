@@ -244,6 +244,8 @@ class BrokerHandlers:
     async def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
         header = request.header
         _check("brokerAddress", header.broker_address)
+        if header.process_id:
+            _check("processId", header.process_id)
         await self._own.require(request, header.broker_name, header.broker_id)
         command = Register(
             header.broker_name,
@@ -253,6 +255,7 @@ class BrokerHandlers:
             header.lost_tail,
             self._own.host_of(request),
             header.confirms_terms,
+            header.process_id or "",
         )
         if header.restarted:
             self._live.forget(header.broker_name, header.broker_id)

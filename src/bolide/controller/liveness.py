@@ -10,6 +10,7 @@ The broker measures its lease by its own clock. `LEASE_MARGIN` covers clocks of 
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
@@ -144,7 +145,7 @@ class Leases:
         self._times = times
         self._clock = clock
         self._granted: dict[str, float] = {}
-        self._revoked: set[str] = set()
+        self._revoked = Counter[str]()
         self._began = float("-inf")
 
     def begin(self) -> None:
@@ -165,11 +166,11 @@ class Leases:
         return True
 
     def revoke(self, group: str) -> None:
-        """Grant no more leases in a group until `restore`."""
-        self._revoked.add(group)
+        """Grant no more leases in a group until each `revoke` has had its `restore`."""
+        self._revoked[group] += 1
 
     def restore(self, group: str) -> None:
-        self._revoked.discard(group)
+        self._revoked -= Counter([group])
 
     def wait(self, group: Group, *, is_leased: bool = True) -> float:
         """Seconds until nobody holds a lease in a group any more; 0 if nobody does.

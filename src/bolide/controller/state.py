@@ -40,6 +40,8 @@ class Member(msgspec.Struct, frozen=True):
     """The IP address from which it registered last, or got its id; empty if that was loopback."""
     confirms: bool = False
     """Whether it sends `Begin` before it takes messages as master, as our brokers do."""
+    process: str = ""
+    """Id of the process that registered last; empty if it told none."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +106,8 @@ class Register(msgspec.Struct, frozen=True, tag="register"):
 
     A broker whose process is new is no master any more, even if it was silent for a short time
     only: the members' logs decide who is the next one. If it may have lost the end of its log, by a
-    power cut, it also leaves the sync-state set, unless nobody else is in it.
+    power cut, it also leaves the sync-state set, unless nobody else is in it. Both happen once for
+    a process: a repeat that arrives late says nothing about it.
     """
 
     group: str
@@ -114,6 +117,7 @@ class Register(msgspec.Struct, frozen=True, tag="register"):
     lost_tail: bool = False
     host: str = ""
     confirms: bool = False
+    process: str = ""
 
 
 class Elect(msgspec.Struct, frozen=True, kw_only=True, tag="elect"):
@@ -162,6 +166,8 @@ class Clean(msgspec.Struct, frozen=True, kw_only=True, tag="clean"):
     ids: tuple[int, ...] = ()
     alive: tuple[int, ...] = ()
     forced: bool = False
+    epoch: int = -1
+    """The master epoch in which the leader made sure that the master has no lease; -1: any."""
 
 
 Command = Lead | ApplyId | Register | Elect | Begin | Alter | Clean
@@ -418,14 +424,19 @@ class Draft:
             return _unregistered(command.group, command.id)
         changed = group
         registered = Member(
-            command.address, member.check_code, command.host, confirms=command.confirms
+            command.address,
+            member.check_code,
+            command.host,
+            confirms=command.confirms,
+            process=command.process,
         )
         if registered != member:
             members = group.members | {command.id: registered}
             changed = msgspec.structs.replace(changed, members=members)
-        if command.restarted and command.id == group.master:
+        is_new = not command.process or command.process != member.process
+        if command.restarted and is_new and command.id == group.master:
             changed = _vacated(changed)
-        if command.lost_tail:
+        if command.lost_tail and is_new:
             changed = _without_tail(changed, command.id)
         return Result(group=group) if changed is group else self._put(changed)
 
@@ -523,6 +534,10 @@ class Draft:
         group = self._find(command.group)
         if group is None:
             return Result(code, f"Broker {command.group} is not existed,clean broker data failure.")
+        if command.epoch not in {-1, group.epoch}:
+            return Result(
+                code, f"the master epoch is {group.epoch} meanwhile, not {command.epoch}: try again"
+            )
         ids = set(command.ids or group.members)
         living = sorted(ids.intersection(command.alive))
         if living and not command.forced:

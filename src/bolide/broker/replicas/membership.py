@@ -115,6 +115,7 @@ class Membership:
         self._replication = replication
         self._clock = clock
         self.member_id = -1
+        self._process_id = os.urandom(8).hex()
         self.state: GroupState | None = None
         self._is_registered = False
         self._conflict = ""
@@ -235,6 +236,7 @@ class Membership:
             invoke_time=int(time.time() * 1000),
             restarted=True,
             lost_tail=self._store.may_have_lost_tail,
+            process_id=self._process_id,
             confirms_terms=True,
         )
         answer = await self._controllers.call(RequestCode.CONTROLLER_REGISTER_BROKER, header)

@@ -61,6 +61,8 @@ class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
     """Ours: the process of the broker is new. If it was master, it must be elected again."""
     lost_tail: bool = False
     """Ours: after a power cut the log may lack what was not on the disk."""
+    process_id: str | None = None
+    """Ours: another one for each process of the broker, so that a late repeat is told apart."""
     confirms_terms: bool = False
     """Ours: as master it takes no message before it has sent `begins` for its epoch."""
 
