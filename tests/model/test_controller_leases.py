@@ -914,6 +914,8 @@ class LogChecks:
                 assert after.epoch == before.epoch
                 assert after is before or after.electable == after.sync_state_set
                 assert after is before or after.master in after.sync_state_set
+            case Clean() if command.epoch not in {-1, before.epoch}:
+                assert after == before
             case Clean():
                 assert after.master in {before.master, None}
                 assert set(after.sync_state_set) == kept - set(command.ids)
@@ -938,7 +940,8 @@ class LogChecks:
     def _check_registration(
         self, before: Group, after: Group, command: Register, kept: set[int]
     ) -> None:
-        is_new = before.members[command.id].process != command.process
+        member = before.members.get(command.id)  # it may have been removed meanwhile
+        is_new = member is not None and member.process != command.process
         is_deposed = command.restarted and is_new and before.master == command.id
         assert after.master == (None if is_deposed else before.master)
         self.deposed += is_deposed

@@ -3,6 +3,7 @@
 import pytest
 
 from bolide.controller import state
+from bolide.controller.liveness import Leases, LeaseTimes
 from bolide.controller.state import (
     Alter,
     ApplyId,
@@ -488,3 +489,36 @@ def test_a_snapshot_of_an_early_release_can_be_read() -> None:
 def test_a_bad_snapshot_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="snapshot"):
         Machine().restore(data)
+
+
+def test_a_repeat_of_a_registration_deposes_nobody(group: Led) -> None:
+    first = Register("g", 1, "b1", restarted=True, process="p")
+    group.run(first)
+    group.elect(1)
+    assert group.machine.groups["g"].master == 1
+
+    group.run(first)  # late, by another way
+    assert group.machine.groups["g"].master == 1
+    group.run(Register("g", 1, "b1", restarted=True, process="q"))
+    assert group.machine.groups["g"].master is None
+
+
+def test_a_cleaning_that_was_decided_in_another_epoch_is_refused(group: Led) -> None:
+    before = group.machine.groups["g"]
+    late = Clean(group="g", ids=(1,), forced=True, epoch=before.epoch - 1)
+    assert group.run(late).code == Code.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+    assert group.machine.groups["g"] is before
+    now = Clean(group="g", ids=(1,), forced=True, epoch=before.epoch)
+    assert group.run(now).code == Code.SUCCESS
+
+
+def test_a_lease_that_two_revoked_is_given_when_both_are_done(group: Led) -> None:
+    leases, held = Leases(LeaseTimes(2.0), lambda: 100.0), group.machine.groups["g"]
+    leases.begin()
+    assert leases.try_grant(held, 1)
+    leases.revoke("g")
+    leases.revoke("g")
+    leases.restore("g")
+    assert not leases.try_grant(held, 1)
+    leases.restore("g")
+    assert leases.try_grant(held, 1)
