@@ -914,9 +914,8 @@ class LogChecks:
                 assert after.epoch == before.epoch
                 assert after is before or after.electable == after.sync_state_set
                 assert after is before or after.master in after.sync_state_set
-            case Clean() if command.epoch not in {-1, before.epoch}:
-                assert after == before
-            case Clean():
+            case Clean() if after is not before:
+                assert command.epoch == before.epoch
                 assert after.master in {before.master, None}
                 assert set(after.sync_state_set) == kept - set(command.ids)
             case _:

@@ -63,10 +63,13 @@ from bolide.broker.produce.send import SendHandlers, SendParts
 from bolide.broker.produce.send_back import FindCompacted, SendBackHandlers, SendBackParts
 from bolide.broker.replicas.acting_master import ActingMaster
 from bolide.broker.replicas.escape import Escape
-from bolide.broker.replicas.handlers import OffsetCopyHandlers, ReplicaHandlers
+from bolide.broker.replicas.handlers import (
+    OffsetCopyHandlers,
+    ReplicaHandlers,
+    RoleChangeHandlers,
+)
 from bolide.broker.replicas.known_hosts import KnownHosts
 from bolide.broker.replicas.master import MasterReplication
-from bolide.broker.replicas.membership import RoleChangeHandlers
 from bolide.broker.replicas.metadata_sync import MetadataSync, StateSource, SyncedParts
 from bolide.broker.replicas.slave import SlaveReplication
 from bolide.broker.static_topics.cleaning import MappingCleaner

@@ -18,9 +18,10 @@ from bolide.broker.components import Parts, Surroundings
 from bolide.broker.gate import BetweenTerms, Gate
 from bolide.broker.registration import Registration
 from bolide.broker.replicas.controllers import Controllers, GroupState
+from bolide.broker.replicas.handlers import RoleChangeHandlers
 from bolide.broker.replicas.identity import IdentityFile
 from bolide.broker.replicas.known_hosts import KnownHosts
-from bolide.broker.replicas.membership import Membership, RoleChangeHandlers
+from bolide.broker.replicas.membership import Membership
 from bolide.broker.replicas.role import Role, configured_role
 from bolide.broker.settings import config as settings
 from bolide.broker.settings.config import HA_PORT_DELTA, VIP_PORT_DELTA, BrokerConfig

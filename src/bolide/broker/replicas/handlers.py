@@ -1,13 +1,14 @@
 """Requests between the members of a broker group, and about their replication."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bolide.broker.background import ADMIN, on_thread
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.pop.events import encode_events
 from bolide.broker.replicas.acting_master import ActingMaster
+from bolide.broker.replicas.controllers import GroupState, state_of
 from bolide.broker.replicas.known_hosts import KnownHosts, Speaker
 from bolide.broker.replicas.master import MasterReplication
 from bolide.broker.replicas.metadata_sync import StateSource
@@ -19,6 +20,7 @@ from bolide.protocol import fastjson
 from bolide.protocol.bodies.replication import Epoch, EpochCache
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.controller import RoleChangedHeader
 from bolide.protocol.headers.namesrv import MinBrokerIdChangeHeader
 from bolide.protocol.headers.replication import (
     HaAddresses,
@@ -181,3 +183,30 @@ class ReplicaHandlers:
     def _knows_slave(self, host: str) -> bool:
         found = self._replication
         return isinstance(found, MasterReplication) and found.knows_slave(host)
+
+
+class RoleChangeHandlers:
+    """Serves NOTIFY_BROKER_ROLE_CHANGED of controllers.
+
+    Args:
+        controllers: returns the addresses of the known controllers.
+    """
+
+    def __init__(
+        self,
+        observe: Callable[[GroupState], None],
+        known_hosts: KnownHosts,
+        controllers: Callable[[], Iterable[str]],
+    ) -> None:
+        self._observe = observe
+        self._known_hosts = known_hosts
+        self._controller = Speaker(
+            "a controller", "Name the controllers in controllerAddr", controllers
+        )
+
+    @handles(RoleChangedHeader, RequestCode.NOTIFY_BROKER_ROLE_CHANGED)
+    async def role_changed(self, request: Request[RoleChangedHeader]) -> Reply:
+        code, peer = request.frame.code, request.connection.peer
+        await self._known_hosts.require(code, peer, self._controller)
+        self._observe(state_of(request.header, bytes(request.body)))
+        return Reply()

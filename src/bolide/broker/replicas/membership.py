@@ -21,7 +21,6 @@ heartbeats: each quorum may elect a master of its own.
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import NamedTuple
@@ -32,12 +31,12 @@ from bolide.broker.replicas.controllers import (
     DifferentQuorums,
     GroupState,
     NoLeader,
-    state_of,
 )
-from bolide.broker.replicas.identity import IdentityFile, PendingIdentity
-from bolide.broker.replicas.known_hosts import KnownHosts, Speaker
+from bolide.broker.replicas.enrolment import Enrolment
+from bolide.broker.replicas.identity import IdentityFile
 from bolide.broker.replicas.master import MasterReplication
 from bolide.broker.replicas.role import MASTER_ID, Role, RoleKind
+from bolide.broker.replicas.sync_state_set import SyncStateSetRule
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.controller.liveness import boot_clock
@@ -49,17 +48,10 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.controller import (
     AlterSyncStateSetHeader,
     AlterSyncStateSetReply,
-    ApplyBrokerIdHeader,
     ElectMasterHeader,
-    NextBrokerIdHeader,
-    NextBrokerIdReply,
-    RegisterBrokerHeader,
-    RegisterBrokerReply,
-    RoleChangedHeader,
 )
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
 from bolide.protocol.refusals import Refusal
-from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.replication.epochs import Epochs
 from bolide.store.message_store import MessageStore
 
@@ -72,8 +64,6 @@ _SURVEY_INTERVAL = 1.0
 _CONFIRM_RETRY = 0.05
 _TRIES_TO_LEAD = 3
 """Failures to become master after which the controller is to choose another member."""
-_GONE_AFTER = 1.0
-"""Seconds without a connection after which a slave leaves the sync-state set."""
 _NOBODY = -1
 """Counts as a member until a term is confirmed: it has nothing, so nothing is confirmed."""
 
@@ -107,17 +97,17 @@ class Membership:
         self._cell = cell
         self._store = store
         self._controllers = controllers
-        self._identity = identity
         self._epochs = epochs
         self._address = address
         self._take_role = take_role
         self._open_term = open_term
         self._replication = replication
         self._clock = clock
-        self.member_id = -1
-        self._process_id = os.urandom(8).hex()
+        self._enrolment = Enrolment(
+            cell, store, controllers, identity, epochs=epochs, address=address
+        )
+        self._rule = SyncStateSetRule(cell, store, epochs, clock)
         self.state: GroupState | None = None
-        self._is_registered = False
         self._conflict = ""
         """Why the controllers cannot be of one quorum; empty if they are."""
         self._changed = asyncio.Event()
@@ -133,8 +123,11 @@ class Membership:
         """Epoch in which this broker serves as master."""
         self._unresolved: frozenset[int] = frozenset()
         """Additions to the set that the controller may have applied and has not answered."""
-        self._gone_since: dict[int, float] = {}
-        self._behind: dict[int, tuple[float, int]] = {}
+
+    @property
+    def member_id(self) -> int:
+        """The id of this broker in its group; -1 until it has one."""
+        return self._enrolment.member_id
 
     # ---- life
 
@@ -149,113 +142,9 @@ class Membership:
             tasks.create_task(self._watch_lease(), name="membership-lease")
 
     async def _join(self) -> None:
-        """Get an id and register; tries until a controller takes it."""
-        reported = ""
-        while not self._is_registered:
-            try:
-                await self._controllers.survey(is_joining=True)
-                await self._get_id()
-                await self._register()
-            except (BolideError, OSError) as exc:
-                if str(exc) != reported:
-                    reported = str(exc)
-                    level = logging.ERROR if isinstance(exc, DifferentQuorums) else logging.WARNING
-                    advice = await self._advice(exc)
-                    log.log(level, "cannot join the group yet: %s%s", exc, advice)
-                await asyncio.sleep(_RETRY_DELAY)
-
-    async def _advice(self, exc: Exception) -> str:
-        """What to do about a broker that the controllers do not know."""
-        code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
-        if self.member_id < 0 or not isinstance(exc, Refusal) or exc.code != code:
-            return ""
-        try:
-            next_id = await self._next_id()
-        except BolideError as failed:
-            return f". It cannot be told whether they know the group: {failed}"
-        if next_id > 1:
-            return (
-                ". They know the group, but not this member: an administrator has removed it"
-                " (cleanBrokerMetadata). To have it join as a new member, stop it, remove"
-                f" {self._identity.path} and start it again"
-            )
-        last, end = self._epochs.last, self._store.sound_end
-        return (
-            f". These controllers know no group {self._cell.value.broker_name}: they are other"
-            " controllers than before, or they lost their files. Do not remove the identities of"
-            " its members: whichever joins first becomes master, and the others lose what it does"
-            " not have. Let the controllers have their files back; or, if these are lost, start"
-            " first the member whose log ends last, as docs/how-to/run-controllers.md says. The log"
-            f" of this one ends at {end}, its last epoch is {last.epoch if last else 'none'}"
-        )
-
-    async def _next_id(self) -> int:
-        """The id that a new member would get; 1 if the controllers do not know the group."""
-        config = self._cell.value
-        header = NextBrokerIdHeader(config.broker_cluster_name, config.broker_name)
-        answer = await self._controllers.call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, header)
-        return NextBrokerIdReply.from_fields(answer.fields).next_broker_id
-
-    async def _get_id(self) -> None:
-        known = await asyncio.to_thread(self._identity.load)
-        if known is not None:
-            self.member_id = known
-            return
-        config = self._cell.value
-        pending = await asyncio.to_thread(self._identity.load_pending)
-        if pending is None:
-            next_id = await self._next_id()
-            code = f"{self._address()};{int(time.time() * 1000)};{os.urandom(4).hex()}"
-            pending = PendingIdentity(next_id, code)
-            await asyncio.to_thread(self._identity.apply_for, pending)
-        try:
-            await self._controllers.call(
-                RequestCode.CONTROLLER_APPLY_BROKER_ID,
-                ApplyBrokerIdHeader(
-                    config.broker_cluster_name,
-                    config.broker_name,
-                    pending.broker_id,
-                    pending.check_code,
-                ),
-            )
-        except Refusal:
-            # Another broker was quicker: the next attempt asks for the next id.
-            await asyncio.to_thread(self._identity.discard_pending)
-            raise
-        await asyncio.to_thread(self._identity.confirm, pending.broker_id)
-        self.member_id = pending.broker_id
-        log.info("this broker is member %s of %s", self.member_id, config.broker_name)
-
-    async def _register(self) -> None:
-        config = self._cell.value
-        header = RegisterBrokerHeader(
-            cluster_name=config.broker_cluster_name,
-            broker_name=config.broker_name,
-            broker_id=self.member_id,
-            broker_address=self._address(),
-            invoke_time=int(time.time() * 1000),
-            restarted=True,
-            lost_tail=self._store.may_have_lost_tail,
-            process_id=self._process_id,
-            confirms_terms=True,
-        )
-        answer = await self._controllers.call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
-        self._store.lost_tail_is_known()
-        reply = RegisterBrokerReply.from_fields(answer.fields)
-        if reply.master_epoch is not None:  # another controller may tell of an older epoch
-            self.observe(
-                state_of(
-                    RoleChangedHeader(
-                        master_address=reply.master_address,
-                        master_epoch=reply.master_epoch,
-                        sync_state_set_epoch=reply.sync_state_set_epoch or 0,
-                        master_broker_id=reply.master_broker_id,
-                        quorum_id=reply.quorum_id,
-                    ),
-                    bytes(answer.body),
-                )
-            )
-        self._is_registered = True
+        state = await self._enrolment.run()
+        if state is not None:
+            self.observe(state)
 
     async def _watch_quorum(self) -> None:
         """Look again and again whether all controllers are of the quorum that was joined."""
@@ -535,43 +424,13 @@ class Membership:
             or state.master_id != self.member_id
             or not state.epoch == master.epoch == self._begun
         ):
-            self._gone_since.clear()
-            self._behind.clear()
+            self._rule.forget()
             return
-        wanted = self._wanted_set(master, state)
+        wanted = self._rule.wanted(master, state, self.member_id)
         # A set of the same members gets a new epoch. That voids additions of unknown outcome,
         # which would hold up every send if such a member is gone.
         if wanted != state.members or self._unresolved - state.members:
             await self._alter_set(master, state, wanted)
-
-    def _wanted_set(self, master: MasterReplication, state: GroupState) -> frozenset[int]:
-        now, acks = self._clock(), master.primary.acks()
-        last, confirmed = self._epochs.last, self._store.log.readable
-        start = last.start if last else 0
-        self._gone_since = {m: at for m, at in self._gone_since.items() if m in state.members}
-        wanted = {self.member_id}
-        for member in state.members - {self.member_id}:
-            if not self._has_left(member, acks.get(member), now):
-                wanted.add(member)
-        for member, acked in acks.items():
-            is_near = acked >= confirmed and acked >= start
-            if member not in state.members and is_near and master.primary.is_joinable(member):
-                wanted.add(member)
-        return frozenset(wanted)
-
-    def _has_left(self, member: int, acked: int | None, now: float) -> bool:
-        """Whether a member of the set is gone, or has been behind for too long."""
-        if acked is None:
-            return now - self._gone_since.setdefault(member, now) >= _GONE_AFTER
-        self._gone_since.pop(member, None)
-        if acked >= self._store.log.written:
-            self._behind.pop(member, None)
-            return False
-        since, position = self._behind.setdefault(member, (now, self._store.log.written))
-        if acked >= position:  # it has what was there when it was last found behind
-            self._behind[member] = now, self._store.log.written
-            return False
-        return now - since >= self._cell.value.ha_max_time_slave_not_catchup
 
     async def _alter_set(
         self, master: MasterReplication, state: GroupState, wanted: frozenset[int]
@@ -624,30 +483,3 @@ class _Wanted(NamedTuple):
 
     master_id: int | None
     epoch: int
-
-
-class RoleChangeHandlers:
-    """Serves NOTIFY_BROKER_ROLE_CHANGED of controllers.
-
-    Args:
-        controllers: returns the addresses of the known controllers.
-    """
-
-    def __init__(
-        self,
-        observe: Callable[[GroupState], None],
-        known_hosts: KnownHosts,
-        controllers: Callable[[], Iterable[str]],
-    ) -> None:
-        self._observe = observe
-        self._known_hosts = known_hosts
-        self._controller = Speaker(
-            "a controller", "Name the controllers in controllerAddr", controllers
-        )
-
-    @handles(RoleChangedHeader, RequestCode.NOTIFY_BROKER_ROLE_CHANGED)
-    async def role_changed(self, request: Request[RoleChangedHeader]) -> Reply:
-        code, peer = request.frame.code, request.connection.peer
-        await self._known_hosts.require(code, peer, self._controller)
-        self._observe(state_of(request.header, bytes(request.body)))
-        return Reply()

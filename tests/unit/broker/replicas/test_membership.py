@@ -257,7 +257,7 @@ async def test_a_member_that_is_not_known_says_what_to_do(
 async def test_an_application_is_repeated_with_the_same_code_after_a_crash(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.identity.apply_for(PendingIdentity(7, "the same code"))
-    await bench.membership._get_id()
+    await bench.membership._enrolment._get_id()
     (applied,) = bench.controllers.sent(Code.CONTROLLER_APPLY_BROKER_ID)
     assert (applied.applied_broker_id, applied.register_check_code) == (7, "the same code")
     assert not bench.controllers.sent(Code.CONTROLLER_GET_NEXT_BROKER_ID)
@@ -268,11 +268,11 @@ async def test_an_id_that_another_got_is_given_up(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.controllers.failures[Code.CONTROLLER_APPLY_BROKER_ID] = ServerError("taken")
     with pytest.raises(Refusal):
-        await bench.membership._get_id()
+        await bench.membership._enrolment._get_id()
     assert bench.identity.load_pending() is None
     del bench.controllers.failures[Code.CONTROLLER_APPLY_BROKER_ID]
     bench.controllers.next_id = 5
-    await bench.membership._get_id()
+    await bench.membership._enrolment._get_id()
     assert bench.identity.load() == 5
 
 
