@@ -4,9 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bolide.controller.journal import SyncedJournal, write_snapshot
-from bolide.controller.journal import read_snapshot as read
-from bolide.controller.state import (
+from bolide.controller.commands import (
     Alter,
     ApplyId,
     Candidate,
@@ -14,10 +12,12 @@ from bolide.controller.state import (
     Command,
     Elect,
     Lead,
-    Machine,
     Register,
     encode_entry,
 )
+from bolide.controller.journal import SyncedJournal, write_snapshot
+from bolide.controller.journal import read_snapshot as read
+from bolide.controller.state import Machine
 
 _GROUP: list[Command] = [
     ApplyId("c", "g", 1, "b1;1"),

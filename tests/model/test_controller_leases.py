@@ -19,27 +19,24 @@ import pytest
 
 from bolide.broker.replicas.controllers import GroupState
 from bolide.controller import state
-from bolide.controller.elections import Elections
-from bolide.controller.liveness import Leases, LeaseTimes, LiveTable
-from bolide.controller.proposals import Proposals, View
-from bolide.controller.state import (
+from bolide.controller.commands import (
     Alter,
     ApplyId,
     Begin,
     Clean,
     Command,
-    Draft,
     Elect,
     Entry,
     Group,
     Lead,
-    Machine,
-    Outcome,
     Register,
     Result,
     encode_entry,
-    update,
 )
+from bolide.controller.elections import Elections
+from bolide.controller.liveness import Leases, LeaseTimes, LiveTable
+from bolide.controller.proposals import Proposals, View
+from bolide.controller.state import Draft, Machine, Outcome, update
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.ha import EpochStart
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from bolide.controller.commands import NO_BROKER, Clean, Command, Elect, Group, Result
 from bolide.controller.liveness import Leases, LiveTable
 from bolide.controller.proposals import NOT_LEADER, Done, Proposals, Timers, View
-from bolide.controller.state import NO_BROKER, Clean, Command, Elect, Group, Result
 from bolide.protocol.codes import ResponseCode
 
 log = logging.getLogger(__name__)

@@ -11,12 +11,7 @@ from typing import Any
 
 from bolide.auth.access import Access, is_loopback
 from bolide.config import ConfigCell
-from bolide.controller.config import ControllerConfig
-from bolide.controller.elections import Elections
-from bolide.controller.liveness import LiveTable
-from bolide.controller.notices import sync_state_body
-from bolide.controller.proposals import Done, Proposals, View
-from bolide.controller.state import (
+from bolide.controller.commands import (
     NO_BROKER,
     Alter,
     ApplyId,
@@ -27,6 +22,11 @@ from bolide.controller.state import (
     Register,
     Result,
 )
+from bolide.controller.config import ControllerConfig
+from bolide.controller.elections import Elections
+from bolide.controller.liveness import LiveTable
+from bolide.controller.notices import sync_state_body
+from bolide.controller.proposals import Done, Proposals, View
 from bolide.logs import ThrottledLog
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.controller import (

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from bolide.controller.state import Candidate, Group
+from bolide.controller.commands import Candidate, Group
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
 
 _JAVA_TIMEOUT = 10.0

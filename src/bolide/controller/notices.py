@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 
+from bolide.controller.commands import Group
 from bolide.controller.liveness import LiveBroker, LiveTable
-from bolide.controller.state import Group
 from bolide.errors import BolideError
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.controller import SyncStateSet

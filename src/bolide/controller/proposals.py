@@ -13,18 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from bolide.controller.state import (
-    Command,
-    Group,
-    Lead,
-    Outcome,
-    Result,
-    Snapshot,
-    encode,
-    encode_entry,
-    preview,
-    update,
-)
+from bolide.controller.commands import Command, Group, Lead, Result, encode, encode_entry
+from bolide.controller.state import Outcome, Snapshot, preview, update
 from bolide.protocol.codes import ResponseCode
 
 log = logging.getLogger(__name__)

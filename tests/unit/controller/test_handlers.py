@@ -13,12 +13,12 @@ import pytest
 
 from bolide.auth.choice import choose_access
 from bolide.config import ConfigCell, load
+from bolide.controller.commands import Group, Member
 from bolide.controller.config import ControllerConfig
 from bolide.controller.handlers import OwnBrokers
 from bolide.controller.liveness import LiveTable
 from bolide.controller.proposals import View
 from bolide.controller.server import Controller
-from bolide.controller.state import Group, Member
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.controller import (
     ApplyBrokerIdHeader,

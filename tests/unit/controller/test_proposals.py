@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from bolide.controller.commands import ApplyId, Elect, Register, Result
 from bolide.controller.proposals import NOT_LEADER, Proposals, View
-from bolide.controller.state import ApplyId, Elect, Machine, Outcome, Register, Result
+from bolide.controller.state import Machine, Outcome
 from bolide.protocol.codes import ResponseCode as Code
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from bolide.controller import state
-from bolide.controller.liveness import Leases, LeaseTimes
-from bolide.controller.state import (
+from bolide.controller.commands import (
     Alter,
     ApplyId,
     Begin,
@@ -13,12 +12,12 @@ from bolide.controller.state import (
     Command,
     Elect,
     Lead,
-    Machine,
     Register,
     Result,
     encode_entry,
-    preview,
 )
+from bolide.controller.liveness import Leases, LeaseTimes
+from bolide.controller.state import Machine, preview
 from bolide.protocol.codes import ResponseCode as Code
 
 EVERYBODY = (Candidate(1, 1, 100), Candidate(2, 1, 100), Candidate(3, 1, 100))
