@@ -22,6 +22,7 @@ from bolide.protocol.header import Header
 from bolide.protocol.headers.controller import (
     BrokerHeartbeatReply,
     MetadataReply,
+    RegisterBrokerReply,
     RoleChangedHeader,
 )
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
@@ -321,38 +322,31 @@ class Controllers:
         if is_leader:
             self.leader = address
         return Beat(
-            state_of(
-                RoleChangedHeader(
-                    master_address=reply.master_address,
-                    master_epoch=reply.master_epoch,
-                    sync_state_set_epoch=reply.sync_state_set_epoch or 0,
-                    master_broker_id=reply.master_broker_id,
-                    quorum_id=reply.quorum_id,
-                ),
-                bytes(answer.body),
-            )
-            if reply.master_epoch is not None
-            else None,
+            state_of(reply, bytes(answer.body)),
             reply.lease_millis / 1000,
             reply.heartbeat_millis / 1000,
             is_leader,
         )
 
 
-def state_of(header: RoleChangedHeader, body: bytes) -> GroupState:
-    """The state of a group in NOTIFY_BROKER_ROLE_CHANGED, and in answers that tell the same.
+def state_of(
+    told: RoleChangedHeader | BrokerHeartbeatReply | RegisterBrokerReply, body: bytes
+) -> GroupState | None:
+    """The state of a group that a controller tells; None if it tells none.
 
     Raises:
         BadJson: the body is no sync-state set.
     """
+    if told.master_epoch is None:
+        return None
     found = fastjson.decode(body, SyncStateSet) if body else SyncStateSet()
     return GroupState(
-        master_id=header.master_broker_id,
-        master_address=header.master_address,
-        epoch=header.master_epoch,
-        set_epoch=header.sync_state_set_epoch,
+        master_id=told.master_broker_id,
+        master_address=told.master_address,
+        epoch=told.master_epoch,
+        set_epoch=told.sync_state_set_epoch or 0,
         members=frozenset(found.sync_state_set),
-        quorum=header.quorum_id or "",
+        quorum=told.quorum_id or "",
     )
 
 

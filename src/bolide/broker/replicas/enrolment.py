@@ -23,7 +23,6 @@ from bolide.protocol.headers.controller import (
     NextBrokerIdReply,
     RegisterBrokerHeader,
     RegisterBrokerReply,
-    RoleChangedHeader,
 )
 from bolide.protocol.refusals import Refusal
 from bolide.replication.epochs import Epochs
@@ -160,15 +159,4 @@ class Enrolment:
         answer = await self._controllers.call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
         self._store.lost_tail_is_known()
         reply = RegisterBrokerReply.from_fields(answer.fields)
-        if reply.master_epoch is None:
-            return None
-        return state_of(
-            RoleChangedHeader(
-                master_address=reply.master_address,
-                master_epoch=reply.master_epoch,
-                sync_state_set_epoch=reply.sync_state_set_epoch or 0,
-                master_broker_id=reply.master_broker_id,
-                quorum_id=reply.quorum_id,
-            ),
-            bytes(answer.body),
-        )
+        return state_of(reply, bytes(answer.body))

@@ -208,5 +208,7 @@ class RoleChangeHandlers:
     async def role_changed(self, request: Request[RoleChangedHeader]) -> Reply:
         code, peer = request.frame.code, request.connection.peer
         await self._known_hosts.require(code, peer, self._controller)
-        self._observe(state_of(request.header, bytes(request.body)))
+        state = state_of(request.header, bytes(request.body))
+        assert state is not None  # the epoch is required
+        self._observe(state)
         return Reply()
