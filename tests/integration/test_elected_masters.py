@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from bolide.broker.dedup.recovery import WindowReader
 from bolide.broker.replicas import membership
 from bolide.broker.replicas.membership import Membership
 from bolide.broker.replicas.metadata_sync import MetadataSync
 from bolide.broker.replicas.slave import SlaveReplication
 from bolide.broker.server import Broker
 from bolide.errors import ConfigError
+from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.ha import EpochStart
 from bolide.protocol.refusals import Refusal
 from bolide.replication.epochs import Epochs
@@ -416,3 +419,45 @@ async def test_a_group_goes_on_with_controllers_that_lost_their_files(
         assert log_bytes(copied.store) == log_bytes(master.store)
         async with BrokerClient(master.address) as client:
             assert len((await client.pull("T", 0)).bodies) == 11
+
+
+@on_loop
+async def test_a_new_master_knows_the_keys_of_messages_that_were_not_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, confirm = WindowReader.read, Membership._confirm
+
+    def read_later(*given: Any) -> Any:
+        time.sleep(0.2)
+        return read(*given)
+
+    async def confirm_later(self: Membership, epoch: int) -> None:
+        await asyncio.sleep(1.0)  # the windows have been read by then
+        await confirm(self, epoch)
+
+    async with group(tmp_path, "a", "b") as members:
+        first = await members.master()
+        await members.in_sync(2)
+        await first.parts.topics.update(
+            TopicConfig(topic_name="Once", attributes={"dedup.window": "1h"})
+        )
+        (slave,) = members.slaves()
+        await until(lambda: "Once" in slave.parts.topics)
+        replication = slave.parts.replication
+        assert isinstance(replication, SlaveReplication)
+        for name in ("_report", "_send_report"):
+            monkeypatch.setattr(replication.replica, name, lambda _: None)
+        keyed = {"properties": {"DEDUP_KEY": "k"}}
+        async with BrokerClient(first.address) as client:
+            before = first.store.log.end
+            sending = asyncio.create_task(client.send("Once", b"x", **keyed))
+            await until(lambda: slave.store.log.end == first.store.log.end > before)
+            sending.cancel()
+        monkeypatch.setattr(WindowReader, "read", read_later)
+        monkeypatch.setattr(Membership, "_confirm", confirm_later)
+        (name,) = (name for name, each in members.brokers.items() if each is first)
+        await members.stop(name)
+        assert await members.master() is slave
+        async with BrokerClient(slave.address) as client:
+            again = await client.send("Once", b"x", **keyed)
+        assert (again.queue_offset, slave.store.max_offset("Once", 0)) == (0, 1)

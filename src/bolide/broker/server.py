@@ -205,13 +205,13 @@ class Broker:
             return
         self._known_confirmed = self.store.log.readable
         try:
+            # The parts are built from the whole log, some of them by reading on while it is not
+            # open yet; nobody else reads it, and slaves are told of nothing.
             await asyncio.to_thread(self._prepare_master, role)
             self._unopened = await self._begin_term(role)
         except BaseException:
             await self._drop_unopened()
             raise
-        # The parts have been built from the whole log, but others may lack its end.
-        self.store.log.confirmed = self._known_confirmed
 
     async def _drop_unopened(self) -> None:
         """End the term of a master that was not opened: what it has is not confirmed."""
