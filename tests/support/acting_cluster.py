@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bolide.broker.replicas.slave import SlaveReplication
 from bolide.broker.server import Broker
 from bolide.broker.settings.config import BrokerRole
 from tests.support.aio import until
@@ -43,15 +44,13 @@ class Cluster:
         """Stop the master when the slave has all of it, and wait until the slave acts."""
         end = self.master.store.log.written
         await until(lambda: self.slave.store.log.written >= end)
-        synced = self.sync.last_sync
-        await until(lambda: self.sync.last_sync > synced)
+        replication = self.slave.parts.replication
+        assert isinstance(replication, SlaveReplication)
+        await until(lambda: replication.replica.following)
+        await replication.sync.copy(self.master.address)
         await self.stop_master()
         assert self.slave.parts.acting is not None
         await until(lambda: self.acts)
-
-    @property
-    def sync(self) -> Any:
-        return self.slave.parts.replication.sync  # type: ignore[union-attr]
 
     @property
     def acts(self) -> bool:

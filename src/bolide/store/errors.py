@@ -23,10 +23,7 @@ class StoreError(BolideError):
 
 class StoreInUse(StoreError):
     def __init__(self, lock: Path) -> None:
-        super().__init__(
-            f"{lock} is locked: another broker has this store open; give this one a"
-            " storePathRootDir of its own"
-        )
+        super().__init__(f"{lock} is locked: another broker has this store open")
         self.lock = lock
 
 

@@ -10,6 +10,7 @@ from bolide.broker.replicas.controllers import (
     Controllers,
     DifferentQuorums,
     GroupState,
+    NoLeader,
     state_of,
 )
 from bolide.broker.replicas.identity import IdentityFile, PendingIdentity
@@ -31,6 +32,8 @@ from bolide.store.message_store import MessageStore
 log = logging.getLogger(__name__)
 
 _RETRY_DELAY = 0.5
+_PATIENCE = 3.0
+"""Seconds for which controllers may be about to start, too."""
 
 
 class Enrolment:
@@ -67,14 +70,15 @@ class Enrolment:
         Returns:
             What the controller says of the group, if it has had a master.
         """
-        reported = ""
+        reported, begun = "", time.monotonic()
         while True:
             try:
                 await self._controllers.survey(is_joining=True)
                 await self._get_id()
                 return await self._register()
             except (BolideError, OSError) as exc:
-                if str(exc) != reported:
+                may_come = isinstance(exc, NoLeader) and time.monotonic() - begun < _PATIENCE
+                if str(exc) != reported and not may_come:
                     reported = str(exc)
                     level = logging.ERROR if isinstance(exc, DifferentQuorums) else logging.WARNING
                     advice = await self._advice(exc)
