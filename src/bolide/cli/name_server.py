@@ -62,6 +62,10 @@ def load_settings(texts: dict[str, str], *, strict: bool) -> NameServerConfig:
 def load_controller(config: NameServerConfig, texts: Mapping[str, str]) -> ControllerConfig | None:
     """Settings of the controller in the same process, if there is to be one."""
     if not config.enable_controller_in_namesrv:
+        if texts.get("controllerDLegerPeers", "").strip():
+            log.warning(
+                "controllerDLegerPeers has no effect without enableControllerInNamesrv=true"
+            )
         return None
     known = {key: text for key, text in texts.items() if key in options_of(ControllerConfig)}
     if not known.get("controllerDLegerPeers", "").strip() and config.listen_port:

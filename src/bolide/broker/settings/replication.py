@@ -171,7 +171,10 @@ def understand_dledger(texts: Mapping[str, str]) -> dict[str, str]:
         return given
     peers = [each for each in given.get("dLegerPeers", "").split(";") if each.strip()]
     group, own = given.get("dLegerGroup", "").strip(), given.get("dLegerSelfId", "").strip()
-    if not peers or not group or own not in {each.strip().partition("-")[0] for each in peers}:
+    names = [each.strip().partition("-")[0] for each in peers]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"dLegerPeers={given['dLegerPeers']}: an id stands there twice")
+    if not group or own not in names:
         raise ConfigError(
             "enableDLegerCommitLog=true: set dLegerGroup, dLegerPeers (n0-host:port;n1-host:port)"
             " and dLegerSelfId, which must be one of the peers"
@@ -183,6 +186,11 @@ def understand_dledger(texts: Mapping[str, str]) -> dict[str, str]:
         "controllerAddr": _controllers_beside(given.get("namesrvAddr", "")),
     }
     added = {key: text for key, text in chosen.items() if not given.get(key, "").strip()}
+    if added.get("controllerAddr") == "":
+        raise ConfigError(
+            "enableDLegerCommitLog=true: the group needs controllers. Set namesrvAddr (or give -n)"
+            " to NameServers with enableControllerInNamesrv=true, or controllerAddr"
+        )
     if ";" in added.get("controllerAddr", ""):
         log.warning(
             "enableDLegerCommitLog=true: controllerAddr=%s, a controller in each NameServer. They"

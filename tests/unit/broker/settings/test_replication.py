@@ -204,8 +204,14 @@ def test_an_incomplete_group_is_refused(change: dict[str, str]) -> None:
 
 
 def test_a_group_without_name_servers_needs_controllers() -> None:
-    with pytest.raises(ConfigError, match="set controllerAddr"):
+    with pytest.raises(ConfigError, match=r"enableDLegerCommitLog=true: .*namesrvAddr .*-n"):
         load_settings({key: text for key, text in DLEDGER.items() if key != "namesrvAddr"})
+
+
+def test_a_group_with_an_id_for_two_is_refused() -> None:
+    twice = {"dLegerPeers": "n0-127.0.0.1:40911;n0-127.0.0.1:40912"}
+    with pytest.raises(ConfigError, match=r"dLegerPeers=n0-.* twice"):
+        load_settings(DLEDGER | twice)
 
 
 def test_name_servers_of_the_environment_count_too() -> None:
