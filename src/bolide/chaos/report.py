@@ -19,9 +19,9 @@ from bolide.version import __version__
 _MEANING = """\
 Lost is what was acknowledged and was never delivered, or is not where the acknowledgement said when
 all queues are read in the end. Time without service is the time in gaps of more than {:g} s between
-two acknowledged sends of one kind. Copies are messages that are stored twice, by a retry of the
-sender or by a timer that was delivered again; redelivered are further deliveries of a stored
-message."""
+two acknowledged sends of one kind. Copies are messages that are stored twice: by a retry of the
+sender, or by a new master that finished a timer or a transaction once more. Redelivered are further
+deliveries of a stored message."""
 _LEGEND = """\
 Green: acknowledged sends per second. Red: failed sends. Shaded, and bars below: faults. Dashed: a
 new master."""
