@@ -114,6 +114,7 @@ class MetadataSync:
         self._timers = b""
         """The checkpoint of the timers that was adopted last."""
         self._hurry = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()  # copies write the same files
 
     def use(self, client: RemotingClient) -> None:
         self._client = client
@@ -169,6 +170,10 @@ class MetadataSync:
             RemotingError, Refusal: the master does not answer, or not with the tables.
             BadJson: its answer cannot be read.
         """
+        async with self._one_at_a_time:
+            await self._copy(address)
+
+    async def _copy(self, address: str) -> None:
         assert self._client is not None
         connection, is_adopted = self._connection(), False
         if not connection:
