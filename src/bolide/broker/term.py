@@ -14,6 +14,7 @@ from typing import Any
 
 from bolide.broker.assembly import assemble
 from bolide.broker.components import Parts, Surroundings
+from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.registration import Registration
 from bolide.broker.replicas.homecoming import Homecoming
 from bolide.broker.replicas.slave import SlaveReplication
@@ -55,7 +56,7 @@ class Term:
         await asyncio.to_thread(parts.topics.create_system_topics, parts.delay.max_level)
         await asyncio.to_thread(parts.groups.create_system_groups)
         if parts.role.is_master and parts.role.is_elected:
-            await asyncio.to_thread(parts.topics.restore, _queue_counts(given.store))
+            await asyncio.to_thread(_restore_topics, parts.topics, given.store)
         self._running.push_async_callback(asyncio.to_thread, parts.maintenance.save)
         return parts
 
@@ -183,13 +184,13 @@ async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _queue_counts(store: MessageStore) -> dict[str, int]:
-    """How many queues the topics have in a store, up to the highest queue id."""
+def _restore_topics(topics: TopicTable, store: MessageStore) -> None:
+    """Create the topics of a new master that only its queues know. Blocks."""
     counts: dict[str, int] = {}
     for topic, queue_id in store.queues.keys:
         name = topic.decode(errors="replace")
         counts[name] = max(counts.get(name, 0), queue_id + 1)
-    return counts
+    topics.restore(counts)
 
 
 def _started(name: str, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
