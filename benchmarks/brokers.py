@@ -20,7 +20,8 @@ from bolide.errors import BolideError
 from tests.interop import apache
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.ours import bolide_namesrv
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.processes import ChildProcess
+from tests.support.ports import free_port
 
 BOLIDE = "Bolide"
 PLAIN = "Bolide without compiler"

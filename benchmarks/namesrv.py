@@ -28,7 +28,8 @@ from bolide.protocol.headers.namesrv import RegisterBrokerHeader
 from bolide.remoting.client import RemotingClient
 from tests.interop import apache
 from tests.interop.bench import NAMESRV
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.processes import ChildProcess
+from tests.support.ports import free_port
 
 
 @dataclass(frozen=True)

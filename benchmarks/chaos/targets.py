@@ -15,7 +15,7 @@ from bolide.chaos.target import LocalTarget, Target
 from bolide.cluster.plan import ClusterOptions
 from bolide.errors import ConfigError
 from tests.interop.bench import Bench
-from tests.interop.processes import free_port
+from tests.support.ports import free_port
 
 MEMBERS = 3
 NEMESES = ("kill", "kill-all", "restart", "pause")

@@ -17,7 +17,8 @@ from benchmarks.compare.packages import PackageUnavailable, fetch_jars, require_
 from benchmarks.compare.results import Results
 from benchmarks.processes import tree_cpu_seconds
 from tests.interop import apache
-from tests.interop.processes import ChildProcess, ProcessFailed, free_port
+from tests.interop.processes import ChildProcess, ProcessFailed
+from tests.support.ports import free_port
 
 _ROUNDS = 3
 _MIN_SECONDS = 5.0

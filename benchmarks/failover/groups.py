@@ -12,8 +12,8 @@ from bolide.chaos.target import LocalTarget, registered_masters
 from bolide.cluster.plan import ClusterOptions
 from tests.interop import apache
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
-from tests.interop.processes import free_port
 from tests.interop.replica_group import SYNC_OFTEN
+from tests.support.ports import free_port
 
 RELEASE = "5.x"
 GROUP = "broker-a"

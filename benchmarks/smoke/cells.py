@@ -19,7 +19,8 @@ from benchmarks.smoke.clients import CONSUMED
 from bolide.admin.client import AdminClient
 from tests.interop.bench import BROKER_NEIGHBOURS
 from tests.interop.ours import bolide_namesrv
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.processes import ChildProcess
+from tests.support.ports import free_port
 
 SECONDS = 0.5
 """Duration of one load of a round."""

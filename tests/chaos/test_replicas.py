@@ -14,8 +14,8 @@ from bolide.chaos.target import LocalTarget
 from bolide.cluster.network import why_no_namespaces
 from bolide.cluster.plan import ClusterOptions
 from tests.chaos.test_short_run import SETTINGS
-from tests.interop.processes import free_port
 from tests.support.aio import on_loop
+from tests.support.ports import free_port
 
 SEED = 20
 PORTS = (10, 20, 200, 210, 220, 300, 310, 320, *range(1033, 1037), *range(1133, 1137),

@@ -14,8 +14,8 @@ from bolide.chaos.target import LocalTarget
 from bolide.chaos.workload import WorkloadOptions
 from bolide.cluster.network import why_no_namespaces
 from bolide.cluster.plan import ClusterOptions
-from tests.interop.processes import free_port
 from tests.support.aio import on_loop
+from tests.support.ports import free_port
 
 SEED = 20
 SETTINGS = {

@@ -20,10 +20,11 @@ from bolide.protocol.refusals import NoPermission
 from bolide.remoting.client import RemotingClient
 from tests.interop.bench import BROKER_NEIGHBOURS
 from tests.interop.ours import bolide_broker, bolide_namesrv
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.processes import ChildProcess
 from tests.support.aio import on_loop
 from tests.support.broker import broker_in
 from tests.support.name_servers import name_server
+from tests.support.ports import free_port
 
 SMALL = {"mappedFileSizeCommitLog": 16 * 2**20, "maxHashSlotNum": 1000, "maxIndexNum": 4000}
 

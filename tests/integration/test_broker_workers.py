@@ -14,9 +14,10 @@ from bolide import Message, Producer
 from bolide.admin.client import AdminClient
 from bolide.protocol.refusals import NoPermission
 from tests.interop.bench import BROKER_NEIGHBOURS
-from tests.interop.processes import accepts_connections, free_port, is_alive
+from tests.interop.processes import accepts_connections, is_alive
 from tests.support.aio import on_loop, until
 from tests.support.commands import Running, run
+from tests.support.ports import free_port
 from tests.support.process_figures import children, private_memory, require_proc
 from tests.support.topic_contents import contents
 

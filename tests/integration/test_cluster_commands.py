@@ -17,8 +17,8 @@ from bolide.cluster.data_directory import read_state
 from bolide.cluster.network import why_no_namespaces
 from bolide.cluster.state import require_state
 from bolide.model.message import Message
-from tests.interop.processes import free_port
 from tests.support.commands import Running, home, run, started
+from tests.support.ports import free_port
 
 __all__ = ["home", "started"]
 

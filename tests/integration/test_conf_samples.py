@@ -12,9 +12,10 @@ import pytest
 from bolide.protocol.refusals import Refusal
 from tests.interop.bench import BROKER_NEIGHBOURS
 from tests.interop.ours import bolide_namesrv
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.processes import ChildProcess
 from tests.support.aio import on_loop
 from tests.support.broker import BrokerClient
+from tests.support.ports import free_port
 
 CONF = Path(__file__).parents[2] / "conf"
 SMALL = (

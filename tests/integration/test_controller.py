@@ -149,9 +149,11 @@ async def test_without_a_majority_nobody_leads(tmp_path: Path) -> None:
             for each in controllers:
                 if each.address != leader:
                     each.kill()
+            await master.refused_by(leader)
+            granted = len(master.granted_by)
             await until(lambda: time.monotonic() > master.lease_until)
-            found = await master.heartbeat(leader)
-            assert found.code == 2007
+            assert (await master.heartbeat(leader)).code == 2007
+            assert len(master.granted_by) == granted
 
 
 def start(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:

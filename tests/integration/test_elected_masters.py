@@ -25,6 +25,7 @@ from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.controllers import controller, free_peers
 from tests.support.name_servers import name_server
+from tests.support.ports import free_port
 from tests.unit.store.test_replica_log import log_bytes
 
 NOBODY = membership._NOBODY
@@ -336,10 +337,6 @@ async def test_a_taken_ha_port_is_named_at_the_start(tmp_path: Path) -> None:
                 controller_addr=("127.0.0.1:1",),
             ):
                 raise AssertionError("it started")
-
-
-def free_port() -> int:
-    return int(free_peers(1).rpartition(":")[2])
 
 
 # ---- controllers of several quorums, and controllers that lost their files

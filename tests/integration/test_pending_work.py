@@ -11,11 +11,11 @@ from bolide.broker.settings.config import BrokerRole
 from bolide.chaos.target import LocalTarget
 from bolide.cluster.plan import ClusterOptions
 from bolide.errors import BolideError
-from tests.interop.processes import free_port
 from tests.support.aio import on_loop, until
 from tests.support.broker import broker_in
 from tests.support.name_servers import name_server
 from tests.support.pending_work import DUE, SETTINGS, PendingWork, polled
+from tests.support.ports import free_port
 
 PATIENCE = 30.0
 NEIGHBOURS = (200, 300, *range(1033, 1037), *range(1133, 1137))

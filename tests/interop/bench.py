@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Self
 
 from tests.interop import apache
-from tests.interop.processes import ChildProcess, ProcessFailed, accepts_connections, free_port
+from tests.interop.processes import ChildProcess, ProcessFailed, accepts_connections
+from tests.support.ports import free_port
 
 START_DEADLINE = 60.0
 BROKER_NEIGHBOURS = (-2, 1)  # the "VIP" listener and the replication listener

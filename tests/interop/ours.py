@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.interop.bench import BROKER_NEIGHBOURS, Server
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.processes import ChildProcess
+from tests.support.ports import free_port
 
 
 @contextmanager

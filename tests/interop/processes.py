@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import random
 import re
 import signal
 import socket
@@ -162,25 +161,6 @@ def _spawn(command: Sequence[str], environment: Mapping[str, str]) -> subprocess
 def _kill_leftovers() -> None:
     for process in list(_running):
         process.kill()
-
-
-def free_port(neighbours: Sequence[int] = ()) -> int:
-    """A port that is free together with its neighbours at the given distances."""
-    # Below the range from which systems give ports to outgoing connections.
-    for port in random.sample(range(10_000, 30_000), 1_000):
-        if all(_is_free(port + distance) for distance in (0, *neighbours)):
-            return port
-    raise OSError("no free port found")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("0.0.0.0", port))
-        except OSError:
-            return False
-    return True
 
 
 def accepts_connections(port: int) -> bool:

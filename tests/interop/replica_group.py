@@ -18,7 +18,7 @@ from bolide.remoting.client import RemotingClient
 from bolide.store.tables import DelayOffsets
 from tests.interop.bench import BROKER_DEFAULTS, BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.ours import bolide_broker
-from tests.interop.processes import free_port
+from tests.support.ports import free_port
 
 T = TypeVar("T")
 

@@ -14,11 +14,11 @@ from bolide.protocol.headers.namesrv import RouteHeader
 from bolide.protocol.headers.offsets import CommitOffsetHeader, OffsetReply, QueryOffsetHeader
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench
 from tests.interop.conftest import NEWEST
-from tests.interop.processes import free_port
 from tests.support.acting_cluster import cluster
 from tests.support.aio import on_loop, until
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.name_servers import name_server
+from tests.support.ports import free_port
 
 
 @on_loop

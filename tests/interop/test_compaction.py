@@ -14,8 +14,8 @@ from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.mqadmin import run_commands
 from tests.interop.ours import bolide_broker, bolide_namesrv
-from tests.interop.processes import free_port
 from tests.support.compaction import LOG_SIZE, PER_FILE, QUEUE_SIZE, newest
+from tests.support.ports import free_port
 
 TOPIC = "Latest"
 SETTINGS: dict[str, Any] = {

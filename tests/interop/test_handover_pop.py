@@ -16,8 +16,8 @@ import pytest
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.ours import bolide_broker
-from tests.interop.processes import free_port
 from tests.support.popping import PopClient, PoppedMessage
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -17,9 +17,9 @@ from bolide.protocol.record import Record
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.ours import bolide_broker, bolide_namesrv
-from tests.interop.processes import free_port
 from tests.support.broker import BrokerClient
 from tests.support.own_cluster import create_topic
+from tests.support.ports import free_port
 
 TOPIC = "Later"
 COUNT = 40

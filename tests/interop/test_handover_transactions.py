@@ -11,8 +11,8 @@ import pytest
 from bolide import Message, TransactionProducer
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.ours import bolide_broker
-from tests.interop.processes import free_port
 from tests.support.own_cluster import create_topic
+from tests.support.ports import free_port
 from tests.support.transactions import Book, all_delivered, delivered
 
 GROUP, TOPIC = "writers", "T"

@@ -21,8 +21,8 @@ from bolide.store.verify import verify
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.ours import bolide_broker
-from tests.interop.processes import free_port
 from tests.support.aio import until
+from tests.support.ports import free_port
 
 TOPIC = "Bulk"
 BROKER = "broker-a"

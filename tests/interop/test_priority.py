@@ -17,7 +17,8 @@ from bolide.remoting.client import RemotingClient
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.ours import bolide_broker
-from tests.interop.processes import ProcessFailed, free_port
+from tests.interop.processes import ProcessFailed
+from tests.support.ports import free_port
 
 TOPIC = "Ranked"
 SENT = [

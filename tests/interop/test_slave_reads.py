@@ -17,8 +17,8 @@ from bolide.protocol.headers.topics import TopicConfigHeader
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.ours import bolide_namesrv
-from tests.interop.processes import free_port
 from tests.support.aio import on_loop, until
+from tests.support.ports import free_port
 
 QUEUES, COUNT = 2, 40
 PATIENCE = 90.0

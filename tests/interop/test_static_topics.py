@@ -17,7 +17,7 @@ from bolide.protocol.refusals import ServerError
 from tests.interop.bench import BROKER_DEFAULTS, BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.ours import bolide_broker, bolide_namesrv
-from tests.interop.processes import free_port
+from tests.support.ports import free_port
 
 TOPIC = "Fixed"
 QUEUES = 4

@@ -24,7 +24,7 @@ from bolide.model.message import Host, StoredMessage
 from bolide.store.layout import Layout
 from bolide.store.verify import Report, verify
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.processes import ChildProcess
 from tests.interop.store_facts import KEY_LIMIT, SOME_TAGS, Facts, Queue, told_by_java
 from tests.interop.store_load import (
     DELAY_LEVELS,
@@ -35,6 +35,7 @@ from tests.interop.store_load import (
     Turn,
     write_topics,
 )
+from tests.support.ports import free_port
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BROKER = "broker-a"

@@ -13,8 +13,8 @@ from bolide.cli import app
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.ours import bolide_broker
-from tests.interop.processes import free_port
 from tests.interop.test_priority import SIZES
+from tests.support.ports import free_port
 
 
 class Store:

@@ -10,7 +10,8 @@ import pytest
 from bolide.admin.client import AdminClient
 from tests.interop.bench import BROKER_NEIGHBOURS
 from tests.interop.ours import bolide_broker, bolide_namesrv
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.processes import ChildProcess
+from tests.support.ports import free_port
 from tests.support.topic_contents import all_messages
 
 

@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -35,30 +33,15 @@ from bolide.remoting.client import RemotingClient
 from bolide.remoting.dispatch import Dispatcher, Reply, Request, handles
 from bolide.remoting.errors import RemotingError
 from tests.support.aio import PATIENCE
+from tests.support.ports import free_port
 
 RAFT_OFFSET = 100
 
 
 def free_peers(count: int) -> str:
     """Addresses of controllers whose ports, also those of Raft, are free, as a setting."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(20000, 31900)
-        if all(_is_free(each) for each in (port, port + RAFT_OFFSET)) and not any(
-            abs(port - other) in (0, RAFT_OFFSET) for other in found
-        ):
-            found.append(port)
-    return ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(found))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+    ports = [free_port((RAFT_OFFSET,)) for _ in range(count)]
+    return ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports))
 
 
 def controller(directory: Path, peers: str, number: int = 0, **texts: str) -> Controller:
@@ -246,6 +229,14 @@ class FakeBroker:
                 self.lease_until = sent + int(fields["leaseMillis"]) / 1000
                 self.granted_by.append(address)
         return found
+
+    async def refused_by(self, address: str) -> None:
+        """Wait until a controller knows that it leads no longer."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if (await self.heartbeat(address)).code == 2007:
+                    return
+                await asyncio.sleep(0.05)
 
     def beat(self) -> None:
         """Send heartbeats to all controllers until told otherwise."""

@@ -8,7 +8,7 @@ from typing import Self
 
 from tests.interop.bench import BROKER_NEIGHBOURS, Server
 from tests.interop.ours import bolide_broker
-from tests.interop.processes import free_port
+from tests.support.ports import free_port
 
 
 class RestartingBroker:

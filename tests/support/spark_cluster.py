@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyspark
 
-from tests.interop.processes import ChildProcess, free_port
+from tests.interop.processes import ChildProcess
+from tests.support.ports import free_port
 
 HOME = Path(pyspark.__file__).parent
 _PATIENCE = 60

@@ -353,7 +353,9 @@ async def test_a_compressed_registration_that_expands_without_end_is_refused(
 async def test_a_body_that_expands_without_end_is_not_expanded_for_a_filter(tmp_path: Path) -> None:
     compressed = 1
     async with (
-        broker_in(tmp_path, filter_server_nums=1, access=EverybodyIsAdmin()) as broker,
+        broker_in(
+            tmp_path, filter_server_nums=1, access=EverybodyIsAdmin(), filter_function_timeout=10
+        ) as broker,
         BrokerClient(broker.address) as client,
     ):
         source = b"def accept(message): return len(message.body) < 1000_000"

@@ -16,7 +16,7 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.errors import ConfigError
 from bolide.store.config import StoreConfig
 from tests.interop.bench import BROKER_NEIGHBOURS
-from tests.interop.processes import free_port
+from tests.support.ports import free_port
 
 ROOT = Path("/somewhere/store")
 

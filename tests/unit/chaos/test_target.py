@@ -13,8 +13,8 @@ from bolide.client.producer.results import SendStatus
 from bolide.cluster.plan import ClusterOptions
 from bolide.errors import BolideError
 from bolide.model.message import Message
-from tests.interop.processes import free_port
 from tests.support.aio import on_loop
+from tests.support.ports import free_port
 
 BROKER = "broker-a-0"
 

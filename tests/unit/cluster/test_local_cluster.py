@@ -1,6 +1,7 @@
 """Real members: started, killed, paused and cut, in each network."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from bolide.cluster.plan import ClusterOptions
 from bolide.cluster.state import masters
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message import Message
-from tests.interop.processes import free_port
+from bolide.protocol.refusals import TopicNotFound
 from tests.support.aio import PATIENCE, on_loop
+from tests.support.ports import free_port
 
 NEIGHBOURS = (10, 1033, 1035, 1036, 1133, 1135, 1136)
 needs_namespaces = pytest.mark.skipif(bool(why_no_namespaces()), reason=why_no_namespaces())
@@ -220,6 +222,7 @@ async def test_workers_have_replicas(tmp_path: Path, controllers: int) -> None:
         if not controllers:
             return
 
+        await _copied(cluster, topic)
         await cluster.kill("broker-a-0")
         await _two_masters(cluster, chosen.base_port + 1135)  # those of broker-a-1
         async with Producer("tests", name_server=cluster.name_servers) as producer:
@@ -238,6 +241,18 @@ async def _two_masters(cluster: LocalCluster, lowest_port: int) -> None:
             if len(ports) == 2 and min(ports) >= lowest_port:
                 return
             await asyncio.sleep(0.1)
+
+
+async def _copied(cluster: LocalCluster, topic: str) -> None:
+    """Wait until all replicas have a topic: they follow a moment behind its messages."""
+    async with asyncio.timeout(PATIENCE), AdminClient(cluster.name_servers) as admin:
+        for group in (await masters(cluster.name_servers) or {}).values():
+            for address in group.values():
+                while True:
+                    with suppress(TopicNotFound):
+                        await admin.topics.config(address, topic)
+                        break
+                    await asyncio.sleep(0.05)
 
 
 @on_loop

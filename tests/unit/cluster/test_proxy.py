@@ -186,4 +186,4 @@ async def test_descendants_include_the_children_of_children() -> None:
     assert len(children) == 2
     for pid in reversed(children):
         os.kill(pid, 9)
-    await shell.wait()
+    await shell.communicate()  # also the end of its output, which a child may have open for longer
