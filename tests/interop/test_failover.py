@@ -148,6 +148,7 @@ def test_mqadmin_shows_a_group_and_moves_its_master(java_bench: Bench, tmp_path:
 
         eventually(lambda: members.master_id() == 2, "the second member is master")
         asyncio.run(send_one(members.names.address))
+        eventually(lambda: _members(members.servers[2]) == 2, "the first member has followed")
         listed, epochs = members.admin(("clusterList",), ("getBrokerEpoch", "-b", BROKER))
         assert ids(listed) == {0: second, 1: first}
         end = told["MasterCommitLogMaxOffset"]

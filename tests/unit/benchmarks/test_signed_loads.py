@@ -28,25 +28,32 @@ class Verifier:
         self.right: dict[int, int] = {}
         self.wrong: list[Frame] = []
         self._threads: list[threading.Thread] = []
+        self._last: tuple[str, int] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
 
     def close(self) -> None:
         """After the generator has ended: wait until all that it sent was looked at."""
+        with socket.socket() as last:
+            last.bind(("127.0.0.1", 0))
+            self._last = last.getsockname()
+            last.connect(("127.0.0.1", self.port))  # accepted after those of the generator
+            self._acceptor.join(PATIENCE)
         for thread in self._threads:
             thread.join(PATIENCE)
         self._listener.close()
 
     def _accept(self) -> None:
         while True:
-            try:
-                peer, _ = self._listener.accept()
-            except OSError:
+            peer, address = self._listener.accept()
+            if address == self._last:
+                peer.close()
                 return
             thread = threading.Thread(target=self._serve, args=(peer,), daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def _serve(self, peer: socket.socket) -> None:
         decoder = FrameDecoder()
