@@ -41,6 +41,10 @@ class ApacheTarget(ApacheGroup):
         del member
         return GROUP
 
+    def controllers(self) -> dict[str, str]:
+        """None runs in a member that can be harmed."""
+        return {}
+
     async def stop(self, member: str) -> None:
         await asyncio.to_thread(self._servers[member].stop)
 

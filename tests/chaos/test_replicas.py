@@ -59,7 +59,8 @@ async def test_failovers_lose_nothing_that_was_acknowledged(tmp_path: Path) -> N
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "fault", [*(pytest.param(each, marks=pytest.mark.long) for each in ("kill", "pause")), "cut"]
+    "fault",
+    ["cut", *(pytest.param(x, marks=pytest.mark.long) for x in ("kill", "kill-leaders", "pause"))],
 )
 @on_loop
 async def test_a_master_that_fails_is_replaced_and_acknowledges_nothing_more(

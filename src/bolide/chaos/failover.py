@@ -1,23 +1,29 @@
 """How long a broker group cannot be written to when its master fails.
 
-In each round the master of a group is killed, paused, or cut off from all other members (clients
-still reach it). With one clock are measured: the time until another member accepts a send, found by
-sends straight to each member; the time until a client with a send timeout of 1 s has a send
-acknowledged by another member; and what the old master acknowledges after that, which must be
-nothing.
+In each round the master of a group is killed, alone or together with the leading controller,
+paused, or cut off from all other members (clients still reach it). With one clock are measured:
+the time until another member accepts a send, found by sends straight to each member; the time
+until a client with a send timeout of 1 s has a send acknowledged by another member; and what the
+old master acknowledges after that, which must be nothing.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from bolide.chaos.report import Circumstances, table_lines
-from bolide.chaos.target import READY_WITHIN, Target, create_topic, until_whole
+from bolide.chaos.target import (
+    READY_WITHIN,
+    Target,
+    create_topic,
+    leading_controller,
+    until_whole,
+)
 from bolide.client.producer.producer import Producer
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message import Message
@@ -29,13 +35,15 @@ from bolide.remoting.client import RemotingClient
 
 log = logging.getLogger(__name__)
 
-FAULTS = ("kill", "pause", "cut")
+FAULTS = ("kill", "kill-leaders", "pause", "cut")
 _TOPIC = "chaos-failover"
 _PROBE_EVERY = 0.02
 _PROBE_WITHIN = 0.5
 _HELD_WITHIN = 10.0
 """Seconds for a send to the old master, which may hold it and acknowledge it when it is back."""
 _SEND_TIMEOUT = 1.0
+_QUORUM = 3
+"""Controllers of which one may be missing."""
 
 Emit = Callable[[str], None]
 
@@ -124,16 +132,24 @@ async def measure_failover(target: Target, options: FailoverOptions, emit: Emit)
         raise ConfigError(
             "--fault cut: the links of this cluster cannot be cut; take --network proxy"
         )
+    if options.fault == "kill-leaders" and len(target.controllers()) < _QUORUM:
+        raise ConfigError(
+            f"--fault kill-leaders: without one of {len(target.controllers())} controllers nobody"
+            f" elects; take at least {_QUORUM}"
+        )
     result = FailoverResult(options.fault)
     await create_topic(target, _TOPIC, queues=4)
     for number in range(1, options.rounds + 1):
         old = await until_whole(target)
         await asyncio.sleep(options.settle)
-        found = await _Round(target, options, old).run()
+        harmed = [old]
+        if options.fault == "kill-leaders":
+            harmed.append(await leading_controller(target))
+        found = await _Round(target, options, harmed).run()
         result.rounds.append(found)
         emit(
-            f"round {number}: {options.fault} of {old}, then {found.new}: writable after"
-            f" {_text(found.writable)} s, client after {_text(found.client)} s"
+            f"round {number}: {options.fault} of {' and '.join(harmed)}, then {found.new}:"
+            f" writable after {_text(found.writable)} s, client after {_text(found.client)} s"
         )
     return result
 
@@ -146,12 +162,17 @@ class _Ack:
 
 
 class _Round:
-    """One failover; all times are of one monotonic clock."""
+    """One failover; all times are of one monotonic clock.
 
-    def __init__(self, target: Target, options: FailoverOptions, old: str) -> None:
+    Args:
+        harmed: the master of the group, and what fails together with it.
+    """
+
+    def __init__(self, target: Target, options: FailoverOptions, harmed: Sequence[str]) -> None:
         self._target = target
         self._options = options
-        self._old = old
+        self._harmed = harmed
+        self._old = old = harmed[0]
         group = target.group_of(old)
         self._members = [
             each for each in target.members("broker") if target.group_of(each) == group
@@ -182,8 +203,8 @@ class _Round:
     @asynccontextmanager
     async def _fault(self) -> AsyncIterator[None]:
         target, old, fault = self._target, self._old, self._options.fault
-        if fault == "kill":
-            await target.kill(old)
+        if fault in ("kill", "kill-leaders"):
+            await asyncio.gather(*map(target.kill, self._harmed))
         elif fault == "pause":
             target.pause(old)
         else:
@@ -193,8 +214,8 @@ class _Round:
         try:
             yield
         finally:
-            if fault == "kill":
-                await target.start(old)
+            if fault in ("kill", "kill-leaders"):
+                await asyncio.gather(*map(target.start, self._harmed))
             elif fault == "pause":
                 target.resume(old)
             else:

@@ -6,7 +6,7 @@ RocketMQ's processes, needs a class with the same methods.
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,9 @@ from bolide.chaos.faults import FAULTS_VARIABLE, Faults
 from bolide.cluster.local_cluster import Launch, LocalCluster
 from bolide.cluster.plan import ClusterOptions, ClusterPlan, Role
 from bolide.errors import BolideError
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.controller import MetadataReply
+from bolide.remoting.client import RemotingClient
 
 _ASK_WITHIN = 1.0
 _CLUSTER = "DefaultCluster"
@@ -46,6 +49,10 @@ class Target(Protocol):
         ...
 
     def address_of(self, member: str) -> str: ...
+
+    def controllers(self) -> Mapping[str, str]:
+        """Addresses of the controllers, by the member in which each runs."""
+        ...
 
     async def masters(self) -> dict[str, str]:
         """The member that is master, by broker group, as far as it can be found out now."""
@@ -111,6 +118,9 @@ class LocalTarget:
     def address_of(self, member: str) -> str:
         return self.cluster.plan.address(self.cluster.plan.require(member))
 
+    def controllers(self) -> dict[str, str]:
+        return self.cluster.plan.controllers
+
     async def masters(self) -> dict[str, str]:
         """From the NameServers."""
         found = await registered_masters(self.name_servers)
@@ -163,6 +173,25 @@ async def registered_masters(name_servers: str) -> dict[str, str]:
                 if 0 in route.broker_addrs
             }
     return {}
+
+
+async def leading_controller(target: Target) -> str:
+    """The member whose controller leads.
+
+    Raises:
+        BolideError: none said so in time.
+    """
+    deadline = time.monotonic() + READY_WITHIN
+    async with RemotingClient() as client:
+        while time.monotonic() < deadline:
+            for member, address in target.controllers().items():
+                with suppress(BolideError):
+                    code = RequestCode.CONTROLLER_GET_METADATA_INFO
+                    answer = await client.call(address, code, within=_ASK_WITHIN)
+                    if MetadataReply.from_fields(answer.fields).is_leader:
+                        return member
+            await asyncio.sleep(0.1)
+    raise BolideError(f"no controller led within {READY_WITHIN:g} s")
 
 
 async def create_topic(target: Target, topic: str, queues: int) -> None:

@@ -159,7 +159,9 @@ def run(
 
 def failover(
     settings: SettingWords = None,
-    fault: Annotated[str, typer.Option(help="kill, pause or cut.")] = "kill",
+    fault: Annotated[
+        str, typer.Option(help="kill, kill-leaders (the leading controller too), pause or cut.")
+    ] = "kill",
     rounds: Annotated[int, typer.Option(min=1, help="Failovers.")] = 20,
     replicas: Replicas = None,
     namesrvs: Namesrvs = None,

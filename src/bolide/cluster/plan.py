@@ -122,6 +122,8 @@ class Member:
     directory: Path
     group: str = ""
     """For brokers: the name of the broker group."""
+    controller_port: int = 0
+    """The port of the controller that runs in it; 0 if none does."""
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -178,6 +180,15 @@ class ClusterPlan:
     def address(self, member: Member) -> str:
         return f"{self.addresses.announced[member.name]}:{member.port}"
 
+    @property
+    def controllers(self) -> dict[str, str]:
+        """Addresses of the controllers, by the name of the member in which each runs."""
+        return {
+            each.name: f"{self.addresses.announced[each.name]}:{each.controller_port}"
+            for each in self.members
+            if each.controller_port
+        }
+
     def require(self, name: str) -> Member:
         """Raises ConfigError, with the names that exist."""
         for member in self.members:
@@ -218,6 +229,7 @@ class _Maker:
         name, port = f"namesrv-{number}", self.options.base_port + _NAMESRV_STEP * number
         directory = self._directory(name)
         ports: tuple[int, ...] = (port,)
+        controller_port = 0
         settings = {
             "listenPort": str(port),
             "bindAddress": self.addresses.bound[name],
@@ -228,9 +240,10 @@ class _Maker:
         if self.options.are_controllers_embedded:
             settings |= {"enableControllerInNamesrv": "true"} | self._controller_settings(number)
             ports += self._controller_ports(number)
+            controller_port = ports[1]
         return Member(
             name=name, role=Role.NAMESRV, port=port, served_ports=ports, directory=directory,
-            settings=settings,
+            settings=settings, controller_port=controller_port,
         )  # fmt: skip
 
     def _controller(self, number: int) -> Member:
@@ -244,6 +257,7 @@ class _Maker:
         return Member(
             name=name, role=Role.CONTROLLER, port=ports[0], served_ports=ports,
             directory=self._directory(name), settings=settings | self._controller_settings(number),
+            controller_port=ports[0],
         )  # fmt: skip
 
     def _controller_ports(self, number: int) -> tuple[int, int]:

@@ -28,6 +28,9 @@ class FakeTarget:
     def address_of(self, member: str) -> str:
         return f"127.0.0.1:{10911 + self._members['broker'].index(member)}"
 
+    def controllers(self) -> dict[str, str]:
+        return {}
+
     async def masters(self) -> dict[str, str]:
         return {"broker-a": "broker-a-0", "broker-b": "broker-b-0"}
 

@@ -21,7 +21,7 @@ WHERE = Circumstances(date="today", machine="a machine", python="3.11", commit="
 
 def judged(probes: list[_Ack], client: list[_Ack]) -> FailoverRound:
     """The round of a fault at 10.0."""
-    failover = _Round(FakeTarget(), FailoverOptions(), OLD)
+    failover = _Round(FakeTarget(), FailoverOptions(), [OLD])
     failover._probes += probes
     failover._client_acks += client
     return failover._judge(10.0)
@@ -68,7 +68,7 @@ def test_median_and_worst_are_reported() -> None:
 
 
 def test_only_the_members_of_the_group_are_probed() -> None:
-    assert _Round(FakeTarget(), FailoverOptions(), "broker-b-1")._members == [
+    assert _Round(FakeTarget(), FailoverOptions(), ["broker-b-1"])._members == [
         "broker-b-0", "broker-b-1",
     ]  # fmt: skip
 
@@ -85,3 +85,19 @@ def test_impossible_options_are_refused(options: dict[str, object], text: str) -
 async def test_a_cut_needs_a_network_that_can_be_cut() -> None:
     with pytest.raises(ConfigError, match="--fault cut"):
         await measure_failover(FakeTarget(can_cut=False), FailoverOptions(fault="cut"), print)
+
+
+@on_loop
+async def test_killing_the_leading_controller_too_needs_a_quorum_without_it() -> None:
+    with pytest.raises(ConfigError, match="--fault kill-leaders"):
+        await measure_failover(FakeTarget(), FailoverOptions(fault="kill-leaders"), print)
+
+
+@on_loop
+async def test_all_that_is_harmed_is_killed_and_started_again() -> None:
+    target = FakeTarget()
+    failover = _Round(target, FailoverOptions(fault="kill-leaders"), [OLD, "namesrv-1"])
+
+    async with failover._fault():
+        assert target.done == [f"kill {OLD}", "kill namesrv-1"]
+    assert target.done[2:] == [f"start {OLD}", "start namesrv-1"]

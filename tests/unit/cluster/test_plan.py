@@ -47,6 +47,17 @@ def test_no_port_is_served_twice() -> None:
         assert len(ports) == len(set(ports))
 
 
+def test_controllers_are_found_by_the_member_in_which_they_run() -> None:
+    embedded = ClusterOptions(replicas=2, namesrvs=3, controllers=3)
+    alone = ClusterOptions(replicas=2, namesrvs=1, controllers=1, base_port=20000)
+    apart = ClusterOptions(replicas=2, namesrvs=2, controllers=1)
+
+    assert plan_of(embedded).controllers["namesrv-1"] == "10.0.0.1:10086"
+    assert plan_of(alone).controllers == {"namesrv-0": "10.0.0.0:20200"}
+    assert plan_of(apart).controllers == {"controller-0": "10.0.0.2:10076"}
+    assert plan_of(ClusterOptions()).controllers == {}
+
+
 def test_a_broker_binds_its_own_address_and_announces_another() -> None:
     settings = settings_of(ClusterOptions(), "broker-a-0")
 
