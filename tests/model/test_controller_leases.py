@@ -152,7 +152,7 @@ class Node:
                 self.elections.elect_if_vacant(command.group)
             done(result)
 
-        self.live.forget(command.group, command.id)
+        self.live.restarted(command.group, command.id)
         self.proposals.submit(command, registered)
 
     def propose(self, entry: bytes, done: Callable[[Outcome | None], None]) -> None:
@@ -1047,7 +1047,7 @@ def test_the_simulation_notices_masters_from_outside_of_the_set(
     def first_alive(group: Group, command: Elect) -> int | None:
         return next((each.id for each in command.alive if each.id in group.members), None)
 
-    monkeypatch.setattr(state, "_winner", first_alive)
+    monkeypatch.setattr(state, "winner", first_alive)
     with pytest.raises(AssertionError, match=r"seed .* is not of"):
         for seed in range(20):
             simulate(seed, 120)

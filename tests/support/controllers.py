@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from bolide.config import load
 from bolide.controller.config import ControllerConfig
+from bolide.controller.raft import RaftNode
 from bolide.controller.server import Controller
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.controller import SyncStateSet
@@ -97,6 +98,12 @@ class ControllerProcess:
         return self._log.read_text()
 
 
+def node_of(server: Controller) -> RaftNode:
+    node = server._log.node
+    assert node is not None
+    return node
+
+
 @contextmanager
 def quorum(directory: Path, count: int = 3, **texts: str) -> Iterator[list[ControllerProcess]]:
     """Controllers as processes."""
@@ -177,13 +184,14 @@ class FakeBroker:
         )
         await self.register()
 
-    async def register(self) -> Frame:
+    async def register(self, *, restarted: bool = False) -> Frame:
         header = RegisterBrokerHeader(
             cluster_name="c",
             broker_name=self.group,
             broker_id=self.id,
             broker_address=self.address,
             confirms_terms=self.confirms,
+            restarted=restarted,
         )
         return await self.call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
 

@@ -11,7 +11,11 @@ import msgspec
 from bolide.protocol.codes import ResponseCode as Code
 
 VERSION = 1
-"""Of commands and snapshots."""
+"""Of commands and snapshots.
+
+It grows with whatever an older release would understand differently, such as a new command: a
+controller that meets a newer version stops. Its operator brings all controllers to the new release.
+"""
 NO_BROKER = -1
 """As broker id of an election: the controller itself asks for it."""
 
@@ -30,7 +34,11 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker group. Values are replaced, never changed, so threads may share them."""
+    """One broker group. Values are replaced, never changed, so threads may share them.
+
+    A removed group is kept without members, if it had a master: one that did not hear of it may
+    still act, so a new group of its name goes on behind its epochs and ids.
+    """
 
     cluster: str
     name: str
@@ -43,6 +51,16 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     earlier_set: tuple[int, ...] = ()
     """The set from which the master was elected, until it confirms that its term has begun: until
     then nothing was acknowledged in it, so each of these members still has everything."""
+    first_epoch: int = 0
+    """The epoch before that of its first master."""
+
+    @property
+    def is_removed(self) -> bool:
+        return not self.members
+
+    @property
+    def had_master(self) -> bool:
+        return self.epoch > self.first_epoch
 
     @property
     def electable(self) -> tuple[int, ...]:
@@ -92,7 +110,7 @@ class Register(msgspec.Struct, frozen=True, tag="register"):
     A broker whose process is new is no master any more, even if it was silent for a short time
     only: the members' logs decide who is the next one. If it may have lost the end of its log, by a
     power cut, it also leaves the sync-state set, unless nobody else is in it. Both happen once for
-    a process: a repeat that arrives late says nothing about it.
+    a process: a repeat says nothing new.
     """
 
     group: str

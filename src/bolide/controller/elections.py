@@ -8,6 +8,7 @@ import msgspec
 from bolide.controller.commands import NO_BROKER, Clean, Command, Elect, Group, Result
 from bolide.controller.liveness import Leases, LiveTable
 from bolide.controller.proposals import NOT_LEADER, Done, Proposals, Timers, View
+from bolide.controller.state import preview
 from bolide.protocol.codes import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -81,10 +82,12 @@ class Elections:
             self._propose(self._command(group, found, broker, designate=designate), done)
         elif self._live.find(group, found.master) is None:
             self._replace_silent(found, broker, designate, done)
-        elif designate and found.master != broker:
-            self._without_lease(found, lambda: self._designate(found, broker), done)
         else:
-            self._propose(self._command(group, found, broker, designate=designate), done)
+            command = self._command(group, found, broker, designate=designate)
+            if designate and preview(self._view.groups, command) is None:
+                self._without_lease(found, lambda: self._designate(found, broker), done)
+            else:  # it changes nothing: the master keeps its lease
+                self._propose(command, done)
 
     def clean(self, command: Clean, done: Done) -> None:
         """Remove brokers; a master that lives loses its lease first."""
@@ -122,7 +125,7 @@ class Elections:
         if (
             group.name in self._electing
             # The first master is the broker that asks; later, a set may have been emptied.
-            or not (group.electable or (group.epoch > 0 and self._unclean()))
+            or not (group.electable or (group.had_master and self._may_be_unclean(group)))
             or not alive
             or self._live.find(group.name, group.master) is not None
             or self._leases.wait(group) > 0
@@ -194,7 +197,20 @@ class Elections:
             broker=broker,
             designate=designate,
             alive=tuple(each.candidate for each in self._live.alive(name)),
-            unclean=self._unclean(),
+            unclean=self._unclean() if designate else self._may_be_unclean(group),
+        )
+
+    def _may_be_unclean(self, group: Group | None) -> bool:
+        """Whether a broker outside of the sync-state set may become master by itself.
+
+        Not before those of the set have had time for a heartbeat, since this leader began and
+        since one of them has registered: a member that restarts is back in a moment.
+        """
+        return (
+            self._unclean()
+            and self._leases.is_settled
+            and group is not None
+            and not any(self._live.is_starting(group.name, each) for each in group.electable)
         )
 
     def _propose(self, command: Command, done: Done) -> None:

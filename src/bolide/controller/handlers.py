@@ -5,11 +5,10 @@ log: a leader that was replaced without noticing answers nothing.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
-from typing import Any
 
-from bolide.auth.access import Access, is_loopback
+import msgspec
+
 from bolide.config import ConfigCell
 from bolide.controller.commands import (
     NO_BROKER,
@@ -19,6 +18,7 @@ from bolide.controller.commands import (
     Clean,
     Command,
     Group,
+    Member,
     Register,
     Result,
 )
@@ -26,8 +26,8 @@ from bolide.controller.config import ControllerConfig
 from bolide.controller.elections import Elections
 from bolide.controller.liveness import LiveTable
 from bolide.controller.notices import sync_state_body
+from bolide.controller.own_brokers import OwnBrokers
 from bolide.controller.proposals import Done, Proposals, View
-from bolide.logs import ThrottledLog
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.controller import (
     ElectedMaster,
@@ -58,12 +58,8 @@ from bolide.protocol.headers.controller import (
     ReplicaReply,
 )
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
-from bolide.protocol.refusals import InvalidParameter, NoPermission, Refusal, refusal_for
-from bolide.remoting.address import host_of
+from bolide.protocol.refusals import InvalidParameter, Refusal, refusal_for
 from bolide.remoting.dispatch import Reply, Request, handles
-from bolide.remoting.host_names import HostNames, plain_host
-
-log = logging.getLogger(__name__)
 
 _SHORT_BODY = 64 * 1024
 _MAX_NAME = 255
@@ -71,78 +67,6 @@ _MAX_CHECK_CODE = 300
 """RocketMQ's and ours are an address and a time."""
 _CONFIRMED = 1.0
 """Seconds for which an applied entry counts as proof of leadership for METADATA_INFO."""
-
-
-class OwnBrokers:
-    """Keeps a peer without a verified identity from speaking for the brokers of other hosts.
-
-    A broker belongs to the host of its registered address, and to the one from which it registered
-    last, which differ behind NAT. Several brokers may be on one host.
-    """
-
-    def __init__(
-        self, access: Access, config: ConfigCell[ControllerConfig], view: View, live: LiveTable
-    ) -> None:
-        self._access = access
-        self._config = config
-        self._view = view
-        self._live = live
-        self._names = HostNames()
-        self._refusals = ThrottledLog(log)
-
-    async def require(self, request: Request[Any], name: str, broker: int) -> None:
-        """Raises NoPermission if the broker is known, and is one of another host."""
-        group, peer = self._view.groups.get(name), request.connection.peer
-        member = None if group is None else group.members.get(broker)
-        if member is None or self._is_trusted(peer):
-            return
-        host, own = plain_host(host_of(peer)), host_of(member.address)
-        if host in (member.host, own) or host in await self._names.addresses(own):
-            return
-        # RocketMQ's brokers read no answer to a heartbeat.
-        self._refusals.warning((name, broker), "refused %s as broker %s of %s", peer, broker, name)
-        raise NoPermission(
-            f"broker {broker} of {name} registered {member.address} from"
-            f" {member.host or own}; without access control only its own host may speak for it, not"
-            f" {peer}. If it has moved, let an administrator forget it by cleanBrokerMetadata, and"
-            " remove its file brokerIdentity; or turn on access control, or set"
-            " allowRemoteAdmin=true in the file of the controller"
-        )
-
-    async def require_master(self, request: Request[Any], name: str, broker: int) -> None:
-        """Raises NoPermission too if the connection is known to be another broker's."""
-        await self.require(request, name, broker)
-        connection = request.connection
-        if self._is_trusted(connection.peer):
-            return
-        master = self._live.find(name, broker)
-        speakers = [each.id for each in self._live.alive(name) if each.connection is connection]
-        if speakers and (master is None or master.connection is not connection):
-            raise NoPermission(
-                f"{connection.peer} is broker {speakers[0]} of {name} and does not speak for"
-                f" broker {broker}"
-            )
-
-    def host_of(self, request: Request[Any]) -> str:
-        """The host to which a broker that registers belongs from now on."""
-        peer = request.connection.peer
-        return "" if is_loopback(peer) else plain_host(host_of(peer))
-
-    def require_administrator(self, request: Request[Any], what: str) -> None:
-        """Raises NoPermission if nobody is identified and the request is of another machine."""
-        peer = request.connection.peer
-        if not self._is_trusted(peer):
-            raise NoPermission(
-                f"{what} from {peer} is refused: without access control, requests that administer"
-                " are taken over loopback only"
-            )
-
-    def _is_trusted(self, peer: str) -> bool:
-        return (
-            self._access.verifies_identity
-            or self._config.value.allow_remote_admin
-            or is_loopback(peer)
-        )
 
 
 class Leadership:
@@ -195,10 +119,10 @@ class BrokerHandlers:
                 ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId"
             )
         _check("brokerAddr", header.broker_addr)
+        self._own.require_cluster(header.broker_name, header.cluster_name)
         await self._own.require(request, header.broker_name, header.broker_id)
         is_leased = not request.frame.flag & FrameFlag.ONE_WAY
-        group = self._view.groups.get(header.broker_name)
-        if group is not None and header.broker_id in group.members:  # others would fill the memory
+        if self._is_member(header):  # others would fill the memory
             self._live.heartbeat(header, request.connection, is_leased=is_leased)
         if not is_leased:
             return Reply()
@@ -214,7 +138,15 @@ class BrokerHandlers:
         leads, has_lease = await answered
         if not leads:
             return self._not_leading(header.broker_name)
-        return self._heartbeat_reply(header.broker_name, has_lease=has_lease)
+        is_member = self._is_member(header)
+        return self._heartbeat_reply(
+            header.broker_name, has_lease=has_lease and is_member, is_member=is_member
+        )
+
+    def _is_member(self, header: BrokerHeartbeatHeader) -> bool:
+        """Whether the sender is the broker that registered with its id, and not another one."""
+        member = self._member(header.broker_name, header.broker_id or 0)
+        return member is not None and member.address == header.broker_addr
 
     @handles(NextBrokerIdHeader, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID)
     async def next_id(self, request: Request[NextBrokerIdHeader]) -> Reply:
@@ -230,6 +162,7 @@ class BrokerHandlers:
         _check("clusterName", header.cluster_name)
         _check("brokerName", header.broker_name)
         _check("registerCheckCode", header.register_check_code, _MAX_CHECK_CODE)
+        self._own.require_cluster(header.broker_name, header.cluster_name)
         command = ApplyId(
             header.cluster_name,
             header.broker_name,
@@ -246,7 +179,9 @@ class BrokerHandlers:
         _check("brokerAddress", header.broker_address)
         if header.process_id:
             _check("processId", header.process_id)
+        self._own.require_cluster(header.broker_name, header.cluster_name)
         await self._own.require(request, header.broker_name, header.broker_id)
+        self._own.require_no_other(header)
         command = Register(
             header.broker_name,
             header.broker_id,
@@ -257,8 +192,8 @@ class BrokerHandlers:
             header.confirms_terms,
             header.process_id or "",
         )
-        if header.restarted:
-            self._live.forget(header.broker_name, header.broker_id)
+        if header.restarted and self._member(header.broker_name, header.broker_id) is not None:
+            self._live.restarted(header.broker_name, header.broker_id)
         group = require(
             await self._leadership.run(lambda done: self._proposals.submit(command, done))
         )
@@ -279,6 +214,7 @@ class BrokerHandlers:
     @handles(ElectMasterHeader, RequestCode.CONTROLLER_ELECT_MASTER)
     async def elect(self, request: Request[ElectMasterHeader]) -> Reply:
         header = request.header
+        self._own.require_cluster(header.broker_name, header.cluster_name)
         broker = max(header.broker_id, NO_BROKER)
         if header.designate_elect or broker == NO_BROKER:
             self._own.require_administrator(request, "an election of a designated master")
@@ -335,47 +271,43 @@ class BrokerHandlers:
     async def replica_info(self, request: Request[ReplicaHeader]) -> Reply:
         await self._leadership.confirm()
         group = self._view.groups.get(request.header.broker_name)
-        if group is None:
+        if group is None or group.is_removed:
             raise refusal_for(
                 ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "Broker metadata is not existed"
             )
         reply = ReplicaReply(group.master, group.master_address, group.epoch)
         return Reply(header=reply, body=sync_state_body(group))
 
-    def _heartbeat_reply(self, name: str, *, has_lease: bool) -> Reply:
+    def _member(self, name: str, broker: int) -> Member | None:
+        group = self._view.groups.get(name)
+        return None if group is None else group.members.get(broker)
+
+    def _heartbeat_reply(self, name: str, *, has_lease: bool, is_member: bool) -> Reply:
         times = self._config.value.times
         lease = round(times.lease * 1000) if has_lease else 0
-        return self._state_reply(name, lease, round(times.heartbeat * 1000))
+        return self._state_reply(name, lease, is_member=is_member)
 
     def _not_leading(self, name: str) -> Reply:
-        times = self._config.value.times
-        return self._state_reply(
-            name,
-            0,
-            round(times.heartbeat * 1000),
-            code=ResponseCode.CONTROLLER_NOT_LEADER,
-        )
+        return self._state_reply(name, 0, code=ResponseCode.CONTROLLER_NOT_LEADER)
 
-    def _state_reply(self, name: str, lease: int, heartbeat: int, code: int = 0) -> Reply:
+    def _state_reply(
+        self, name: str, lease: int, *, is_member: bool = True, code: int = 0
+    ) -> Reply:
         group = self._view.groups.get(name)
-        leader = leader_address(self._config.value, self._view)
-        quorum = self._view.quorum or None
         header = BrokerHeartbeatReply(
             lease_millis=lease,
-            heartbeat_millis=heartbeat,
-            controller_leader_address=leader,
-            quorum_id=quorum,
+            heartbeat_millis=round(self._config.value.times.heartbeat * 1000),
+            controller_leader_address=leader_address(self._config.value, self._view),
+            quorum_id=self._view.quorum or None,
+            is_member=None if is_member else False,
         )
         if group is not None:
-            header = BrokerHeartbeatReply(
-                lease_millis=lease,
-                heartbeat_millis=heartbeat,
+            header = msgspec.structs.replace(
+                header,
                 master_broker_id=group.master,
                 master_address=group.master_address,
                 master_epoch=group.epoch,
                 sync_state_set_epoch=group.sync_state_set_epoch,
-                controller_leader_address=leader,
-                quorum_id=quorum,
             )
         body = sync_state_body(group) if group is not None else b""
         remark = "this controller is not the leader" if code else None
@@ -390,6 +322,7 @@ class AdminHandlers:
         leadership: Leadership,
         live: LiveTable,
         config: ConfigCell[ControllerConfig],
+        own: OwnBrokers,
         clock: Callable[[], float],
     ) -> None:
         self._leadership = leadership
@@ -398,6 +331,7 @@ class AdminHandlers:
         self._elections = leadership.elections
         self._live = live
         self._config = config
+        self._own = own
         self._clock = clock
 
     @handles(NoHeader, RequestCode.CONTROLLER_GET_METADATA_INFO)
@@ -421,13 +355,18 @@ class AdminHandlers:
     async def sync_state_data(self, request: Request[NoHeader]) -> Reply:
         names = fastjson.decode(request.body or b"[]", list[str])
         await self._leadership.confirm()
-        groups = {name: self._view.groups[name] for name in names if name in self._view.groups}
-        table = {name: self._replicas(group) for name, group in groups.items()}
+        groups = (self._view.groups.get(name) for name in names)
+        table = {
+            group.name: self._replicas(group)
+            for group in groups
+            if group is not None and not group.is_removed
+        }
         return Reply(body=fastjson.encode(ReplicasTable(replicas_info_table=table)))
 
     @handles(CleanBrokerHeader, RequestCode.CLEAN_BROKER_DATA)
     async def clean(self, request: Request[CleanBrokerHeader]) -> Reply:
         header = request.header
+        self._own.require_cluster(header.broker_name, header.cluster_name or "")
         words = (header.broker_controller_ids_to_clean or "").split(";")
         try:
             ids = tuple(int(word) for word in words if word.strip())

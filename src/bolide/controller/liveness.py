@@ -61,7 +61,6 @@ class LiveBroker:
     connection: Hashable
     epoch: int = -1
     max_offset: int = -1
-    confirm_offset: int = -1
     priority: int = _LOWEST_PRIORITY
 
     @property
@@ -76,6 +75,7 @@ class LiveTable:
         self._times = times
         self._clock = clock
         self._groups: dict[str, dict[int, LiveBroker]] = {}
+        self._starts: dict[tuple[str, int], float] = {}
 
     def heartbeat(
         self, header: BrokerHeartbeatHeader, connection: Hashable, *, is_leased: bool
@@ -93,13 +93,19 @@ class LiveTable:
             connection=connection,
             epoch=_given(header.epoch, -1),
             max_offset=_given(header.max_offset, -1),
-            confirm_offset=_given(header.confirm_offset, -1),
             priority=_given(header.election_priority, _LOWEST_PRIORITY),
         )
 
-    def forget(self, group: str, broker: int) -> None:
-        """Forget what an earlier process of a broker said."""
+    def restarted(self, group: str, broker: int) -> None:
+        """Forget what an earlier process of a broker said: a new one registers."""
         self._groups.get(group, {}).pop(broker, None)
+        self._starts[group, broker] = self._clock()
+
+    def is_starting(self, group: str, broker: int) -> bool:
+        """Whether a broker has registered so lately that its first heartbeat may be to come."""
+        is_silent = self.find(group, broker) is None
+        started = self._starts.get((group, broker), float("-inf"))
+        return is_silent and self._clock() - started < self._times.expiry
 
     def find(self, group: str, broker: int | None) -> LiveBroker | None:
         """A broker that is alive."""
@@ -132,6 +138,8 @@ class LiveTable:
                     del members[id_]
             if not members:
                 del self._groups[name]
+        over = self._clock() - self._times.expiry
+        self._starts = {each: at for each, at in self._starts.items() if at > over}
 
     def _is_fresh(self, broker: LiveBroker) -> bool:
         return self._clock() - broker.seen_at < broker.timeout

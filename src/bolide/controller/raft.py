@@ -38,7 +38,7 @@ from bolide.controller.journal import (
 )
 from bolide.controller.state import Machine, Outcome, Snapshot
 from bolide.controller.transport import PeerHosts, RaftPeer, Transport
-from bolide.errors import ConfigError
+from bolide.errors import BolideError, ConfigError
 from bolide.remoting.address import split_address
 
 log = logging.getLogger(__name__)
@@ -218,6 +218,13 @@ class RaftNode:
         return self._journal
 
     def _applied(self, outcome: Outcome) -> None:
+        version = self._replica.machine.stopped_by
+        if version:
+            newer = BolideError(
+                f"a controller of a newer release wrote version {version} of the log, which this"
+                " release cannot apply: bring this controller to that release, too"
+            )
+            self._report(self._listener.failed, newer)
         if outcome.changed or outcome.is_new_leader:
             self._report(self._listener.applied, outcome)
 
@@ -233,10 +240,12 @@ class RaftNode:
         )
         if is_due and now >= self._next_compaction:
             self._next_compaction = now + _COMPACT_SPACING
-            self._node.forceLogCompaction()
+            self.compact()
 
     def _write_snapshot(self, path: str, data: tuple[Any, Any, Any]) -> None:
         second, first, _ = data
+        if self._replica.machine.stopped_by:
+            raise BolideError("the state lacks entries of a newer release")
         try:
             write_snapshot(Path(path), self._replica.machine.encode(), [first, second])
         except OSError as exc:  # the library does not say why

@@ -19,9 +19,10 @@ from bolide.controller.audit import Subjects
 from bolide.controller.config import ControllerConfig, Peer
 from bolide.controller.config_handlers import ConfigHandlers
 from bolide.controller.elections import Elections
-from bolide.controller.handlers import AdminHandlers, BrokerHandlers, Leadership, OwnBrokers
+from bolide.controller.handlers import AdminHandlers, BrokerHandlers, Leadership
 from bolide.controller.liveness import Leases, LiveTable, boot_clock
 from bolide.controller.notices import RoleNotices
+from bolide.controller.own_brokers import OwnBrokers
 from bolide.controller.proposals import Proposals, View
 from bolide.controller.state import Outcome, Snapshot
 from bolide.logs import ThrottledLog
@@ -141,11 +142,6 @@ class Controller:
         self._failure.cancel()
         await self._resources.aclose()
 
-    def compact(self) -> None:
-        """Write a snapshot of the state and shorten the journal."""
-        if self._log.node is not None:
-            self._log.node.compact()
-
     def _start_raft(self) -> "RaftNode":
         # The library is imported only by a process that runs a controller.
         from bolide.controller.raft import RaftAddresses, RaftListener, RaftNode  # noqa: PLC0415
@@ -171,7 +167,7 @@ class Controller:
         gate = AccessGate(self.access)
         dispatcher = Dispatcher(
             BrokerHandlers(leadership, self.live, self.config, own),
-            AdminHandlers(leadership, self.live, self.config, boot_clock),
+            AdminHandlers(leadership, self.live, self.config, own, boot_clock),
             ConfigHandlers(self.config, ignored),
             gate=gate,
         )

@@ -8,7 +8,7 @@ accepted entry is therefore a barrier too: when it was proposed, no later leader
 entry that cannot be read has a refusal as its result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 import msgspec
@@ -19,7 +19,6 @@ from bolide.controller.commands import (
     Alter,
     ApplyId,
     Begin,
-    Candidate,
     Clean,
     Command,
     Elect,
@@ -30,9 +29,17 @@ from bolide.controller.commands import (
     Register,
     Result,
 )
+from bolide.controller.group_rules import (
+    alter_refusal,
+    earlier_set,
+    vacated,
+    winner,
+    without_tail,
+)
 from bolide.protocol.codes import ResponseCode as Code
 
 MAX_GROUPS = 10_000
+"""Also of removed groups that are kept; more are forgotten."""
 MAX_MEMBERS = 100
 """Of one group."""
 MAX_ALL_MEMBERS = 20_000
@@ -86,6 +93,9 @@ class Machine:
         self.generation = 0
         self.quorum = ""
         self.groups: dict[str, Group] = {}
+        self.stopped_by = 0
+        """The version of an entry of a newer release; 0 if none came. Nothing is applied any more,
+        because the state would no longer be that of the other nodes."""
 
     def apply(self, data: bytes) -> Outcome:
         """Apply an entry. Never raises, and has the same outcome on every node."""
@@ -94,6 +104,8 @@ class Machine:
         except (msgspec.MsgspecError, UnicodeError):
             return self._outcome(accepted=False)
         if entry.version > VERSION:
+            self.stopped_by = entry.version
+        if self.stopped_by:
             return self._outcome(accepted=False)
         was, draft = self.generation, Draft(self.groups)
         # Only the leader of this generation, or the one that begins the next, may go on.
@@ -169,7 +181,6 @@ class Draft:
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self._groups = groups
-        self._count = len(groups)
         self.changed: dict[str, Group | None] = {}
         """Groups with their new value; None for one that was removed."""
 
@@ -191,44 +202,60 @@ class Draft:
                 raise ValueError("not a command about a group")
 
     def _find(self, name: str) -> Group | None:
+        found = self._find_removed(name)
+        return None if found is None or found.is_removed else found
+
+    def _find_removed(self, name: str) -> Group | None:
+        """A group, also one that was removed."""
         return self.changed[name] if name in self.changed else self._groups.get(name)
 
     def _put(self, group: Group) -> Result:
-        self._count += self._find(group.name) is None
         self.changed[group.name] = group
         return Result(group=group)
 
-    def _count_members(self) -> int:
-        """Members of all groups; takes long, so only what adds one asks."""
+    def _all(self) -> Iterator[Group]:
+        """All groups; takes long, so only what adds or removes one asks."""
         changed = self.changed
         same = (each for name, each in self._groups.items() if name not in changed)
-        new = (each for each in changed.values() if each is not None)
-        return sum(len(each.members) for each in chain(same, new))
+        return chain(same, (each for each in changed.values() if each is not None))
 
-    def _remove(self, name: str) -> None:
-        self._count -= 1
-        if name in self._groups:
-            self.changed[name] = None
+    def _remove(self, group: Group) -> None:
+        is_known = sum(each.is_removed for each in self._all()) < MAX_GROUPS
+        if group.epoch and is_known:
+            # In a new epoch, so that all members learn that they are in no group any more.
+            self._put(
+                Group(
+                    cluster=group.cluster,
+                    name=group.name,
+                    next_id=group.next_id,
+                    epoch=group.epoch + 1,
+                    sync_state_set_epoch=group.sync_state_set_epoch + 1,
+                    first_epoch=group.epoch + 1,
+                )
+            )
+        elif group.name in self._groups:
+            self.changed[group.name] = None
         else:
-            del self.changed[name]
+            del self.changed[group.name]
 
     # Commands
 
     def _apply_id(self, command: ApplyId) -> Result:
-        group = self._find(command.group)
-        if group is None:
-            if command.id != 1:
+        new_group = Group(cluster=command.cluster, name=command.group)
+        group = self._find_removed(command.group) or new_group
+        if group.is_removed:
+            if command.id != group.next_id:
                 return Result(
                     Code.CONTROLLER_BROKER_ID_INVALID,
                     f"Broker-set: {command.group} hasn't been registered in controller, but broker"
                     f" try to apply brokerId: {command.id}",
                 )
-            if self._count >= MAX_GROUPS:
+            if sum(not each.is_removed for each in self._all()) >= MAX_GROUPS:
                 return Result(
                     Code.CONTROLLER_BROKER_ID_INVALID,
                     f"Fail to apply brokerId: there are {MAX_GROUPS} broker-sets already",
                 )
-            group = Group(cluster=command.cluster, name=command.group)
+            group = msgspec.structs.replace(group, cluster=command.cluster)
         member = group.members.get(command.id)
         if (
             not 1 <= command.id <= group.next_id + _ID_MARGIN
@@ -241,7 +268,7 @@ class Draft:
             )
         if member is not None:  # the same broker asks again: the first answer was lost
             return Result(group=group)
-        if self._count_members() >= MAX_ALL_MEMBERS:
+        if sum(len(each.members) for each in self._all()) >= MAX_ALL_MEMBERS:
             return Result(
                 Code.CONTROLLER_BROKER_ID_INVALID,
                 f"Fail to apply brokerId: there are {MAX_ALL_MEMBERS} brokers already; let an"
@@ -276,9 +303,9 @@ class Draft:
             changed = msgspec.structs.replace(changed, members=members)
         is_new = not command.process or command.process != member.process
         if command.restarted and is_new and command.id == group.master:
-            changed = _vacated(changed)
+            changed = vacated(changed)
         if command.lost_tail and is_new:
-            changed = _without_tail(changed, command.id)
+            changed = without_tail(changed, command.id)
         return Result(group=group) if changed is group else self._put(changed)
 
     def _elect(self, command: Elect) -> Result:
@@ -295,24 +322,24 @@ class Draft:
                 f"the master epoch is {group.epoch} meanwhile, not {command.epoch}",
                 group,
             )
-        winner = _winner(group, command)
-        if winner is None:
+        elected = winner(group, command)
+        if elected is None:
             return self._not_elected(group, command)
-        if winner == group.master:
+        if elected == group.master:
             return Result(
                 Code.CONTROLLER_MASTER_STILL_EXIST,
-                f"The old master {winner} is still alive, not need to elect new master for broker"
+                f"The old master {elected} is still alive, not need to elect new master for broker"
                 f" {group.name}",
                 group,
             )
         return self._put(
             msgspec.structs.replace(
                 group,
-                master=winner,
+                master=elected,
                 epoch=group.epoch + 1,
-                sync_state_set=(winner,),
+                sync_state_set=(elected,),
                 sync_state_set_epoch=group.sync_state_set_epoch + 1,
-                earlier_set=_earlier_set(group, winner),
+                earlier_set=earlier_set(group, elected),
             )
         )
 
@@ -324,7 +351,7 @@ class Draft:
             return Result(Code.CONTROLLER_ELECT_MASTER_FAILED, f"Failed to elect a new master{why}")
         if group.master is not None:
             # A new epoch, so that the old master cannot change the sync-state set any more.
-            group = _vacated(group)
+            group = vacated(group)
             self._put(group)
         return Result(
             Code.CONTROLLER_MASTER_NOT_AVAILABLE,
@@ -358,7 +385,7 @@ class Draft:
             return Result(
                 Code.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, "Broker metadata is not existed"
             )
-        refused = _alter_refusal(group, command)
+        refused = alter_refusal(group, command)
         if refused is not None:
             return refused
         return self._put(
@@ -387,10 +414,10 @@ class Draft:
             )
         members = {each: member for each, member in group.members.items() if each not in ids}
         if not members:
-            self._remove(group.name)
+            self._remove(group)
             return Result()
         if group.master in ids:
-            group = _vacated(group)
+            group = vacated(group)
         left = tuple(each for each in group.sync_state_set if each not in ids)
         is_changed = left != group.sync_state_set
         return self._put(
@@ -409,120 +436,3 @@ def _unregistered(group: str, broker: int) -> Result:
         Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
         f"BrokerId: {broker} hasn't been registered in broker-set: {group}",
     )
-
-
-def _vacated(group: Group) -> Group:
-    """A group that has no master any more, in a new epoch.
-
-    If the master had not confirmed its term, the set before it is the sync-state set again.
-    """
-    is_restored = group.electable != group.sync_state_set
-    return msgspec.structs.replace(
-        group,
-        master=None,
-        epoch=group.epoch + 1,
-        sync_state_set=group.electable,
-        sync_state_set_epoch=group.sync_state_set_epoch + is_restored,
-        earlier_set=(),
-    )
-
-
-def _without_tail(group: Group, broker: int) -> Group:
-    """A group of which a broker may have lost the end of its log.
-
-    It counts no longer among those that have everything, unless nobody else does.
-    """
-    changed = group
-    others = tuple(each for each in group.sync_state_set if each != broker)
-    if others and others != group.sync_state_set:
-        changed = msgspec.structs.replace(
-            changed,
-            sync_state_set=others,
-            sync_state_set_epoch=group.sync_state_set_epoch + 1,
-        )
-    earlier = tuple(each for each in group.earlier_set if each != broker)
-    if earlier and earlier != group.earlier_set:
-        changed = msgspec.structs.replace(changed, earlier_set=earlier)
-    return changed
-
-
-def _earlier_set(group: Group, winner: int) -> tuple[int, ...]:
-    """Who can still be elected until a new master confirms its term.
-
-    Nobody if it was elected from outside of the set: what it lacks is lost by then. Nor if it takes
-    messages without a word, as RocketMQ's brokers do.
-    """
-    member = group.members.get(winner)
-    if member is None or not member.confirms or winner not in group.electable:
-        return ()
-    return group.electable
-
-
-def _winner(group: Group, command: Elect) -> int | None:
-    """Who becomes master: the old master if it is alive, else the best of the sync-state set.
-
-    Of a group that never had a master the first broker that asks becomes it. If later the
-    sync-state set was emptied by `Clean`, nobody is known to have all messages.
-    """
-    if not group.electable and group.epoch == 0:
-        return None if command.broker == NO_BROKER else command.broker
-    alive = [each for each in command.alive if each.id in group.members]
-    in_sync = [each for each in alive if each.id in group.electable]
-    winner = _best(in_sync, group, command)
-    if winner is None and (command.unclean or (command.designate and not group.electable)):
-        winner = _best(alive, group, command)
-    return winner
-
-
-def _best(candidates: list[Candidate], group: Group, command: Elect) -> int | None:
-    ids = {each.id for each in candidates}
-    if command.designate and command.broker != NO_BROKER:
-        return command.broker if command.broker in ids else None
-    if group.master in ids:
-        return group.master
-    best = min(
-        candidates,
-        key=lambda each: (-each.epoch, -each.max_offset, each.priority, each.id),
-        default=None,
-    )
-    return None if best is None else best.id
-
-
-def _alter_refusal(group: Group, command: Alter) -> Result | None:
-    """Why a change of the sync-state set is refused, checked in RocketMQ's order."""
-    new, rejecting = set(command.new), "Rejecting alter syncStateSet request because the"
-    failed = Code.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
-    known = group.sync_state_set_epoch
-    strangers, dead = sorted(new - group.members.keys()), sorted(new - set(command.alive))
-    checks = (
-        (
-            new == set(group.sync_state_set) and not command.renew, failed,
-            "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet",
-        ),
-        (
-            group.master is None or command.master != group.master,
-            Code.CONTROLLER_INVALID_MASTER,
-            f"{rejecting} current leader is:{{{group.master}}}, not {{{command.master}}}",
-        ),
-        (
-            command.epoch != group.epoch, Code.CONTROLLER_FENCED_MASTER_EPOCH,
-            f"{rejecting} current master epoch is:{{{group.epoch}}}, not {{{command.epoch}}}",
-        ),
-        (
-            command.set_epoch != known, Code.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
-            f"{rejecting} current syncStateSet epoch is:{{{known}}}, not {{{command.set_epoch}}}",
-        ),
-        (
-            bool(strangers), Code.CONTROLLER_INVALID_REPLICAS,
-            f"{rejecting} replicas {strangers} don't exist",
-        ),
-        (
-            bool(dead), Code.CONTROLLER_BROKER_NOT_ALIVE,
-            f"{rejecting} replicas {dead} don't alive",
-        ),
-        (
-            command.master not in new, failed,
-            f"{rejecting} newSyncStateSet don't contains origin leader {{{group.master}}}",
-        ),
-    )  # fmt: skip
-    return next((Result(code, remark) for holds, code, remark in checks if holds), None)

@@ -15,23 +15,25 @@ from bolide.auth.choice import choose_access
 from bolide.config import ConfigCell, load
 from bolide.controller.commands import Group, Member
 from bolide.controller.config import ControllerConfig
-from bolide.controller.handlers import OwnBrokers
 from bolide.controller.liveness import LiveTable
+from bolide.controller.own_brokers import OwnBrokers
 from bolide.controller.proposals import View
 from bolide.controller.server import Controller
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.controller import (
     ApplyBrokerIdHeader,
     CleanBrokerHeader,
+    ElectMasterHeader,
     MetadataReply,
     NextBrokerIdHeader,
+    RegisterBrokerHeader,
     ReplicaHeader,
 )
 from bolide.protocol.headers.namesrv import BrokerHeartbeatHeader
 from bolide.protocol.refusals import InvalidParameter, NoPermission, Refusal
 from bolide.remoting.client import RemotingClient
 from tests.support.aio import PATIENCE, on_loop, until
-from tests.support.controllers import FakeBroker, controller, free_peers
+from tests.support.controllers import FakeBroker, controller, free_peers, node_of
 
 
 @asynccontextmanager
@@ -368,6 +370,114 @@ async def test_unclean_elections_need_the_setting(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_an_unclean_election_waits_for_a_member_that_has_just_started(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2, enableElectUncleanMaster="true") as (server, (master, _)):
+        await until(lambda: server.elections._leases.is_settled)
+        await master.alter(1, 2, 1)
+        await master.fall_silent()
+        await master.register(restarted=True)
+        assert server.view.groups["g"].master is None
+        await asyncio.sleep(0.5)
+        assert server.view.groups["g"].master is None
+        master.beat()
+        await until(lambda: server.view.groups["g"].master is not None)
+        assert server.view.groups["g"].master == 1
+
+        await master.fall_silent()
+        await master.register(restarted=True)
+        await until(lambda: server.view.groups["g"].master == 2)
+
+
+@on_loop
+async def test_a_designation_that_cannot_win_leaves_the_master_its_lease(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (server, (master, follower)):
+        await master.alter(1, 2, 1)
+        granted = len(master.granted_by)
+        begun = time.monotonic()
+        with pytest.raises(Refusal) as refused:
+            await follower.elect(designate=True)
+        assert refused.value.code == 2012
+        assert time.monotonic() - begun < server.config.value.times.lease
+        await master.heartbeat(server.address)
+        assert len(master.granted_by) > granted
+
+
+@on_loop
+async def test_a_group_that_was_removed_stops_its_master_and_starts_behind_it(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as (server, (master, follower)):
+        await follower.fall_silent()
+        clean = CleanBrokerHeader(broker_name="g", is_clean_living_broker=True)
+        await follower.call(RequestCode.CLEAN_BROKER_DATA, clean)
+        await until(lambda: master.notices and master.notices[-1][0].master_epoch == 2)
+        assert master.notices[-1][0].master_broker_id is None
+        found = (await master.heartbeat(server.address)).fields or {}
+        assert found["isMember"] == "false"
+        assert found["masterEpoch"] == "2" and "masterBrokerId" not in found
+        with pytest.raises(Refusal, match="not existed"):
+            await follower.call(RequestCode.CONTROLLER_GET_REPLICA_INFO, ReplicaHeader("g"))
+        shown = await follower.call(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=b'["g"]')
+        assert json.loads(shown.body)["replicasInfoTable"] == {}
+
+        async with FakeBroker(3, [server.address]) as new:
+            asked = NextBrokerIdHeader("c", "g")
+            next_id = (await new.call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, asked)).fields
+            assert (next_id or {})["nextBrokerId"] == "3"
+            await new.join()
+            elected = (await new.elect()).fields or {}
+            assert (elected["masterBrokerId"], elected["masterEpoch"]) == ("3", "3")
+            with pytest.raises(Refusal) as refused:
+                await master.register()
+            assert refused.value.code == 2010
+
+
+@on_loop
+async def test_a_copy_of_a_broker_is_not_taken_for_it(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path) as (server, (master, follower)),
+        FakeBroker(1, [server.address]) as copy,
+    ):
+        copy.address = "127.0.0.1:19999"
+        with pytest.raises(Refusal, match=r"lives at 127\.0\.0\.1:10901"):
+            await copy.register(restarted=True)
+        found = (await copy.heartbeat(server.address)).fields or {}
+        assert (found["isMember"], found["leaseMillis"]) == ("false", "0")
+
+        await master.fall_silent()
+        await until(lambda: follower.master == 2)
+        await copy.heartbeat(server.address)
+        assert server.live.find("g", 1) is None
+        await copy.register(restarted=True)  # it has moved
+        await copy.heartbeat(server.address)
+        assert server.live.find("g", 1) is not None
+
+
+@on_loop
+async def test_requests_for_one_cluster_do_not_reach_groups_of_another(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (server, (master, _)):
+        before = server.view.groups["g"]
+        heartbeat = BrokerHeartbeatHeader("other", master.address, "g", 1)
+        requests: list[tuple[RequestCode, Any]] = [
+            (RequestCode.CONTROLLER_ELECT_MASTER,
+             ElectMasterHeader(cluster_name="other", broker_name="g", broker_id=2,
+                               designate_elect=True)),
+            (RequestCode.CLEAN_BROKER_DATA,
+             CleanBrokerHeader(cluster_name="other", broker_name="g", is_clean_living_broker=True)),
+            (RequestCode.CONTROLLER_REGISTER_BROKER,
+             RegisterBrokerHeader(cluster_name="other", broker_name="g", broker_id=1,
+                                  broker_address=master.address, restarted=True)),
+            (RequestCode.CONTROLLER_APPLY_BROKER_ID,
+             ApplyBrokerIdHeader("other", "g", 3, "x;1")),
+            (RequestCode.BROKER_HEARTBEAT, heartbeat),
+        ]  # fmt: skip
+        for code, header in requests:
+            with pytest.raises(Refusal, match="is one of cluster c, not of other"):
+                await master.client.call(server.address, code, header)
+        assert server.view.groups["g"] == before
+
+
+@on_loop
 async def test_state_survives_a_restart_and_a_snapshot(tmp_path: Path) -> None:
     peers = free_peers(1)
     for expected in (1, 2, 3):
@@ -378,7 +488,7 @@ async def test_state_survives_a_restart_and_a_snapshot(tmp_path: Path) -> None:
             assert sorted(server.view.groups["g"].members) == list(range(1, expected + 1))
             assert server.view.generation == expected
             if expected == 2:
-                server.compact()
+                node_of(server).compact()
                 place = server.config.value.journal_path.with_name("journal.snapshot")
                 await until(place.exists)
                 await asyncio.sleep(0.1)

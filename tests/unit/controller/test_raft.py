@@ -6,11 +6,10 @@ import pytest
 from pysyncobj import syncobj as library
 
 from bolide.controller import raft
-from bolide.controller.raft import RaftNode
 from bolide.controller.server import Controller
-from bolide.errors import ConfigError
+from bolide.errors import BolideError, ConfigError
 from tests.support.aio import on_loop, until
-from tests.support.controllers import FakeBroker, controller, free_peers
+from tests.support.controllers import FakeBroker, controller, free_peers, node_of
 
 
 @on_loop
@@ -63,7 +62,7 @@ async def test_a_controller_that_was_away_gets_a_snapshot(tmp_path: Path) -> Non
         async with FakeBroker(2, addresses) as broker:
             await broker.join()
         for each in servers[:2]:
-            each.compact()
+            node_of(each).compact()
             place = each.config.value.journal_path.with_name("journal.snapshot")
             await until(place.exists)
         async with FakeBroker(3, addresses) as broker:
@@ -83,10 +82,20 @@ def members(server: Controller) -> list[int]:
     return [] if group is None else sorted(group.members)
 
 
-def node_of(server: Controller) -> RaftNode:
-    node = server._log.node
-    assert node is not None
-    return node
+@on_loop
+async def test_an_entry_of_a_newer_release_stops_the_controller(tmp_path: Path) -> None:
+    newer = b'{"version":99,"node":"n0","generation":1,"commands":[{"type":"new"}]}'
+    peers = free_peers(1)
+    async with controller(tmp_path, peers) as server:
+        await until(lambda: server.is_acting)
+        node_of(server).propose(newer, lambda _: None)
+        with pytest.raises(BolideError, match="newer release wrote version 99"):
+            await server.failure()
+        assert not server.is_acting
+    again = controller(tmp_path, peers)  # the entry is in its journal
+    async with again:
+        with pytest.raises(BolideError, match="newer release"):
+            await again.failure()
 
 
 @on_loop

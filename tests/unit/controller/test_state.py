@@ -409,9 +409,41 @@ def test_a_preview_is_the_result_of_a_command_that_changes_nothing(group: Led) -
     assert groups == group.machine.groups
 
 
-def test_a_group_without_brokers_is_gone(group: Led) -> None:
+def test_a_group_without_brokers_is_gone_and_a_new_one_goes_on_behind_it(group: Led) -> None:
+    before = group.machine.groups["g"]
     assert group.run(Clean(group="g")).code == Code.SUCCESS
-    assert not group.machine.groups
+    removed = group.machine.groups["g"]
+    assert removed.is_removed and removed.master is None and removed.epoch > before.epoch
+
+    unknown = Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    assert group.elect(1).code == group.run(Register("g", 1, "b1")).code == unknown
+    altered = group.alter(1, master=1)
+    assert altered.code == Code.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+    assert group.run(Clean(group="g")).code == Code.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+    for taken in (1, 2, 3, 5):
+        assert group.run(ApplyId("d", "g", taken, "x;1")).code == Code.CONTROLLER_BROKER_ID_INVALID
+
+    assert group.run(ApplyId("d", "g", 4, "x;1")).code == Code.SUCCESS
+    assert group.elect().code == Code.CONTROLLER_MASTER_NOT_AVAILABLE
+    found = group.elect(4, alive=()).group
+    assert found is not None
+    assert (found.master, found.cluster, found.sync_state_set) == (4, "d", (4,))
+    assert found.epoch > removed.epoch
+    assert found.sync_state_set_epoch > before.sync_state_set_epoch
+
+
+def test_groups_that_never_had_a_master_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    led = Led()
+    led.run(ApplyId("c", "g", 1, "b1;7"))
+    led.run(Clean(group="g"))
+    assert not led.machine.groups
+
+    monkeypatch.setattr(state, "MAX_GROUPS", 1)
+    for name in ("g", "h"):  # nor do more than may be kept
+        led.run(ApplyId("c", name, 1, "b1;7"))
+        led.run(Elect(group=name, epoch=0, broker=1))
+        led.run(Clean(group=name))
+    assert list(led.machine.groups) == ["g"]
 
 
 def test_entries_of_an_earlier_leader_are_refused(group: Led) -> None:
@@ -437,14 +469,20 @@ def test_an_empty_entry_confirms_the_leader_only() -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    [
-        b"", b"\xff", b"[]", b"{}", b'{"node":1}',
-        b'{"version":99,"node":"n0","generation":1,"commands":[]}',
-    ],
-)  # fmt: skip
+    [b"", b"\xff", b"[]", b"{}", b'{"node":1}'],
+)
 def test_an_unreadable_entry_changes_nothing_and_does_not_raise(entry: bytes) -> None:
     led = Led()
     assert not led.machine.apply(entry).accepted
+
+
+def test_nothing_is_applied_behind_an_entry_of_a_newer_release(group: Led) -> None:
+    before = group.machine.encode()
+    newer = b'{"version":99,"node":"n0","generation":1,"commands":[{"type":"new"}]}'
+    assert not group.machine.apply(newer).accepted
+    assert group.machine.stopped_by == 99
+    assert not group.machine.apply(encode_entry("n0", 1, [Clean(group="g")])).accepted
+    assert group.machine.encode() == before
 
 
 def test_an_unknown_command_spoils_no_other_one(group: Led) -> None:

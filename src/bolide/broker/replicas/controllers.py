@@ -68,6 +68,8 @@ class Beat:
     interval: float
     """Seconds until the next heartbeat is due."""
     is_leader: bool
+    is_member: bool
+    """Whether a leader knows this broker."""
 
     @property
     def has_master(self) -> bool:
@@ -326,6 +328,7 @@ class Controllers:
             reply.lease_millis / 1000,
             reply.heartbeat_millis / 1000,
             is_leader,
+            reply.is_member is not False,
         )
 
 

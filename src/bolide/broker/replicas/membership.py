@@ -16,7 +16,8 @@ The lease of a master ends by its own clock. Without it the broker stops what it
 because another master may do the same by then.
 
 While the settings name controllers of different quorums, the broker is no master and sends no
-heartbeats: each quorum may elect a master of its own.
+heartbeats: each quorum may elect a master of its own. Nor is it master when the leading controller
+does not know it: another one may be elected with its id.
 """
 
 import asyncio
@@ -106,13 +107,15 @@ class Membership:
         self._enrolment = Enrolment(
             cell, store, controllers, identity, epochs=epochs, address=address
         )
+        self._identity_path = identity.path
         self._rule = SyncStateSetRule(cell, store, epochs, clock)
         self.state: GroupState | None = None
         self._conflict = ""
         """Why the controllers cannot be of one quorum; empty if they are."""
+        self._is_known = True
+        """Whether the leading controller knows this broker as a member of the group."""
         self._changed = asyncio.Event()
         self._lease_end = 0.0
-        self._heard_leader = -float("inf")
         self.on_lease: Listeners[bool] = Listeners()
         """Emitted when the lease of a master is lost or regained."""
         self._had_lease = False
@@ -145,6 +148,7 @@ class Membership:
         state = await self._enrolment.run()
         if state is not None:
             self.observe(state)
+        self._changed.set()  # what was told before this broker had its id counts now
 
     async def _watch_quorum(self) -> None:
         """Look again and again whether all controllers are of the quorum that was joined."""
@@ -193,7 +197,7 @@ class Membership:
             if beat is not None:
                 self._interval = beat.interval or self._interval
                 self._received(beat, sent)
-                if beat.is_leader and not beat.has_master:
+                if beat.is_leader and beat.is_member and not beat.has_master:
                     await self._ask_for_election()
         except Exception:  # the next heartbeat follows, whatever this controller answers
             log.exception("the answer of controller %s to a heartbeat cannot be used", address)
@@ -223,11 +227,27 @@ class Membership:
 
     def _received(self, beat: Beat, sent: float) -> None:
         if beat.is_leader:
-            self._heard_leader = self._clock()
+            self._note_known(beat.is_member)
             if beat.lease:
                 self._lease_end = max(self._lease_end, sent + beat.lease)
         if beat.state is not None:
             self.observe(beat.state)
+
+    def _note_known(self, is_known: bool) -> None:
+        if is_known is self._is_known:
+            return
+        if is_known:
+            log.warning("the controllers know this broker as a member again")
+        else:
+            log.error(
+                "this broker acts as no master: the controllers do not know it as member %s of %s."
+                " Another broker has registered with that id, or an administrator has removed it"
+                " (cleanBrokerMetadata). To have it join as a new member, stop it, remove %s and"
+                " start it again", self.member_id, self._cell.value.broker_name,
+                self._identity_path,
+            )  # fmt: skip
+        self._is_known = is_known
+        self._changed.set()
 
     @property
     def has_lease(self) -> bool:
@@ -326,7 +346,8 @@ class Membership:
         state = self.state
         if state is None:
             return None
-        is_void = self._conflict and state.master_id == self.member_id
+        may_lead = self._is_known and not self._conflict
+        is_void = state.master_id == self.member_id and not may_lead
         return _Wanted(None if is_void else state.master_id, state.epoch)
 
     def _role(self, wanted: "_Wanted") -> Role:

@@ -161,6 +161,8 @@ class BrokerHeartbeatReply(Header, frozen=True, kw_only=True):
     controller_leader_address: str | None = None
     quorum_id: str | None = None
     """See `MetadataReply`."""
+    is_member: bool | None = None
+    """False if the sender is not the broker that registered with its id, as the leader knows."""
 
 
 class CleanBrokerHeader(Header, frozen=True, kw_only=True):

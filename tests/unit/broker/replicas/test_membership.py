@@ -344,7 +344,8 @@ async def test_a_broker_that_cannot_become_master_is_silent_until_it_can(tmp_pat
 @on_loop
 async def test_a_member_asks_for_an_election_where_there_is_no_master(tmp_path: Path) -> None:
     async with joined(tmp_path) as bench:
-        bench.controllers.beats = [Beat(state(master=None, epoch=0), 0.0, 0.01, is_leader=True)]
+        beat = Beat(state(master=None, epoch=0), 0.0, 0.01, is_leader=True, is_member=True)
+        bench.controllers.beats = [beat]
         await until(lambda: bench.controllers.sent(Code.CONTROLLER_ELECT_MASTER))
         asked = bench.controllers.sent(Code.CONTROLLER_ELECT_MASTER)[0]
         assert asked.broker_id == OWN
@@ -356,6 +357,43 @@ async def test_a_learner_never_asks_for_an_election(tmp_path: Path) -> None:
     async with joined(tmp_path, async_learner=True) as bench:
         await bench.membership._ask_for_election()
         assert not bench.controllers.sent(Code.CONTROLLER_ELECT_MASTER)
+
+
+@on_loop
+async def test_a_master_that_the_leader_does_not_know_stops_until_it_is_known(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with joined(tmp_path) as bench:
+        bench.membership.observe(state(OWN))
+        await until(lambda: bench.opened == [3])
+        beat = Beat(state(OWN), 0.0, 0.01, is_leader=True, is_member=False)
+        bench.controllers.beats = [replace(beat, is_leader=False)]  # it does not know
+        await asyncio.sleep(0.1)
+        assert len(bench.roles) == 1
+        bench.controllers.beats = [beat]
+        await until(lambda: len(bench.roles) == 2)
+        assert not bench.roles[-1].is_master and bench.roles[-1].master_address is None
+        assert "do not know it as member 2 of broker-a" in caplog.text
+        assert not bench.controllers.sent(Code.CONTROLLER_ELECT_MASTER)
+        bench.controllers.beats = [replace(beat, is_member=True)]
+        await until(lambda: bench.opened == [3, 3])
+
+
+@on_loop
+async def test_what_was_told_before_a_broker_has_its_id_counts_then(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.controllers.failures[Code.CONTROLLER_GET_NEXT_BROKER_ID] = NoLeader("not yet")
+    task = asyncio.create_task(bench.membership.run())
+    try:
+        await until(lambda: bench.controllers.sent(Code.CONTROLLER_GET_NEXT_BROKER_ID))
+        bench.membership.observe(state(OWN))
+        await asyncio.sleep(0.05)
+        assert not bench.roles
+        bench.controllers.failures.clear()
+        await until(lambda: bench.roles)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 # ---- the beginning of a term
@@ -670,7 +708,7 @@ async def test_a_slave_does_not_touch_the_set(tmp_path: Path) -> None:
 async def test_a_lease_lasts_from_the_moment_when_the_heartbeat_was_sent(tmp_path: Path) -> None:
     async with joined(tmp_path) as bench:
         assert not bench.membership.has_lease
-        bench.controllers.beats = [Beat(state(OWN), 1.5, 0.01, is_leader=True)]
+        bench.controllers.beats = [Beat(state(OWN), 1.5, 0.01, is_leader=True, is_member=True)]
         await until(lambda: bench.leases == [True])
         bench.controllers.beats = []
         await asyncio.sleep(0.05)
@@ -683,6 +721,6 @@ async def test_a_lease_lasts_from_the_moment_when_the_heartbeat_was_sent(tmp_pat
 @on_loop
 async def test_only_the_leader_gives_a_lease(tmp_path: Path) -> None:
     async with joined(tmp_path) as bench:
-        bench.controllers.beats = [Beat(state(OWN), 1.5, 0.01, is_leader=False)]
+        bench.controllers.beats = [Beat(state(OWN), 1.5, 0.01, is_leader=False, is_member=True)]
         await until(lambda: bench.roles)
         assert not bench.membership.has_lease
