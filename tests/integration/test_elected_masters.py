@@ -18,7 +18,9 @@ from bolide.broker.replicas.slave import SlaveReplication
 from bolide.broker.server import Broker
 from bolide.errors import ConfigError
 from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.codes import RequestCode
 from bolide.protocol.ha import EpochStart
+from bolide.protocol.headers.controller import CleanBrokerHeader
 from bolide.protocol.refusals import Refusal
 from bolide.replication.epochs import Epochs
 from tests.support.aio import PATIENCE, on_loop, until
@@ -416,6 +418,32 @@ async def test_a_group_goes_on_with_controllers_that_lost_their_files(
         assert log_bytes(copied.store) == log_bytes(master.store)
         async with BrokerClient(master.address) as client:
             assert len((await client.pull("T", 0)).bodies) == 11
+
+
+@on_loop
+async def test_a_master_whose_group_was_removed_acknowledges_nothing_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clean = CleanBrokerHeader(broker_name="broker-a", is_clean_living_broker=True)
+    async with group(tmp_path, "a", "b") as members:
+        old = await members.master()
+        await members.in_sync(2)
+        (address,) = old.config.value.controller_addr
+        async with BrokerClient(old.address) as client:
+            await client.send("T", b"before")
+            await client.remoting.call(address, RequestCode.CLEAN_BROKER_DATA, clean)
+            await until(lambda: not members.masters())
+            with pytest.raises(Refusal):
+                await client.send("T", b"after")
+        assert "do not know it as member" in caplog.text
+
+        end = old.store.log.end
+        new = await members.start("c")
+        await until(lambda: members.masters() == [new])
+        assert new.parts.role.epoch > epochs_below(old).last.epoch  # type: ignore[union-attr]
+        async with BrokerClient(new.address) as client:
+            await client.send("T", b"of another group")
+        assert [each.store.log.end for each in members.slaves()] == [end, end]
 
 
 @on_loop

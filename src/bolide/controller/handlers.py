@@ -127,7 +127,7 @@ class BrokerHandlers:
         if not is_leased:
             return Reply()
         if not self._proposals.is_acting:
-            return self._not_leading(header.broker_name)
+            return self._state_reply(header, leads=False)
         answered: asyncio.Future[tuple[bool, bool]] = asyncio.get_running_loop().create_future()
 
         def answer(leads: bool, has_lease: bool) -> None:
@@ -136,12 +136,7 @@ class BrokerHandlers:
 
         self._elections.heartbeat(header.broker_name, header.broker_id, answer)
         leads, has_lease = await answered
-        if not leads:
-            return self._not_leading(header.broker_name)
-        is_member = self._is_member(header)
-        return self._heartbeat_reply(
-            header.broker_name, has_lease=has_lease and is_member, is_member=is_member
-        )
+        return self._state_reply(header, leads=leads, has_lease=has_lease)
 
     def _is_member(self, header: BrokerHeartbeatHeader) -> bool:
         """Whether the sender is the broker that registered with its id, and not another one."""
@@ -282,36 +277,33 @@ class BrokerHandlers:
         group = self._view.groups.get(name)
         return None if group is None else group.members.get(broker)
 
-    def _heartbeat_reply(self, name: str, *, has_lease: bool, is_member: bool) -> Reply:
-        times = self._config.value.times
-        lease = round(times.lease * 1000) if has_lease else 0
-        return self._state_reply(name, lease, is_member=is_member)
-
-    def _not_leading(self, name: str) -> Reply:
-        return self._state_reply(name, 0, code=ResponseCode.CONTROLLER_NOT_LEADER)
-
     def _state_reply(
-        self, name: str, lease: int, *, is_member: bool = True, code: int = 0
+        self, asked: BrokerHeartbeatHeader, *, leads: bool, has_lease: bool = False
     ) -> Reply:
-        group = self._view.groups.get(name)
-        header = BrokerHeartbeatReply(
-            lease_millis=lease,
-            heartbeat_millis=round(self._config.value.times.heartbeat * 1000),
+        """What a broker is told; one that is no member learns nothing that it could follow."""
+        times, name = self._config.value.times, asked.broker_name
+        group = self._view.groups.get(name) if self._is_member(asked) else None
+        reply = BrokerHeartbeatReply(
+            lease_millis=round(times.lease * 1000) if has_lease and group is not None else 0,
+            heartbeat_millis=round(times.heartbeat * 1000),
             controller_leader_address=leader_address(self._config.value, self._view),
             quorum_id=self._view.quorum or None,
-            is_member=None if is_member else False,
+            is_member=False if leads and group is None else None,
         )
         if group is not None:
-            header = msgspec.structs.replace(
-                header,
+            reply = msgspec.structs.replace(
+                reply,
                 master_broker_id=group.master,
                 master_address=group.master_address,
                 master_epoch=group.epoch,
                 sync_state_set_epoch=group.sync_state_set_epoch,
             )
-        body = sync_state_body(group) if group is not None else b""
-        remark = "this controller is not the leader" if code else None
-        return Reply(header=header, body=body, code=code, remark=remark)
+        return Reply(
+            header=reply,
+            body=b"" if group is None else sync_state_body(group),
+            code=ResponseCode.SUCCESS if leads else ResponseCode.CONTROLLER_NOT_LEADER,
+            remark=None if leads else "this controller is not the leader",
+        )
 
 
 class AdminHandlers:

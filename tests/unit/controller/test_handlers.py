@@ -414,7 +414,7 @@ async def test_a_group_that_was_removed_stops_its_master_and_starts_behind_it(
         assert master.notices[-1][0].master_broker_id is None
         found = (await master.heartbeat(server.address)).fields or {}
         assert found["isMember"] == "false"
-        assert found["masterEpoch"] == "2" and "masterBrokerId" not in found
+        assert "masterEpoch" not in found
         with pytest.raises(Refusal, match="not existed"):
             await follower.call(RequestCode.CONTROLLER_GET_REPLICA_INFO, ReplicaHeader("g"))
         shown = await follower.call(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=b'["g"]')

@@ -16,8 +16,8 @@ The lease of a master ends by its own clock. Without it the broker stops what it
 because another master may do the same by then.
 
 While the settings name controllers of different quorums, the broker is no master and sends no
-heartbeats: each quorum may elect a master of its own. Nor is it master when the leading controller
-does not know it: another one may be elected with its id.
+heartbeats: each quorum may elect a master of its own. It neither leads nor follows when the leading
+controller does not know it: another broker may have its id, and the group may be another one.
 """
 
 import asyncio
@@ -240,11 +240,11 @@ class Membership:
             log.warning("the controllers know this broker as a member again")
         else:
             log.error(
-                "this broker acts as no master: the controllers do not know it as member %s of %s."
-                " Another broker has registered with that id, or an administrator has removed it"
-                " (cleanBrokerMetadata). To have it join as a new member, stop it, remove %s and"
-                " start it again", self.member_id, self._cell.value.broker_name,
-                self._identity_path,
+                "this broker is no master and follows none: the controllers do not know it as"
+                " member %s of %s. Another broker has registered with that id, or an administrator"
+                " has removed it (cleanBrokerMetadata). To have it join as a new member, stop it,"
+                " remove %s and start it again",
+                self.member_id, self._cell.value.broker_name, self._identity_path,
             )  # fmt: skip
         self._is_known = is_known
         self._changed.set()
@@ -346,9 +346,8 @@ class Membership:
         state = self.state
         if state is None:
             return None
-        may_lead = self._is_known and not self._conflict
-        is_void = state.master_id == self.member_id and not may_lead
-        return _Wanted(None if is_void else state.master_id, state.epoch)
+        is_void = self._conflict and state.master_id == self.member_id
+        return _Wanted(None if is_void or not self._is_known else state.master_id, state.epoch)
 
     def _role(self, wanted: "_Wanted") -> Role:
         assert self.state is not None

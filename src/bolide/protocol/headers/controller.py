@@ -148,8 +148,8 @@ class BrokerHeartbeatReply(Header, frozen=True, kw_only=True):
     """Our controller's answer to BROKER_HEARTBEAT; RocketMQ's brokers do not wait for one.
 
     The lease counts from the moment at which the broker sent its heartbeat; 0 is none, which is
-    what all but the master get. Without a master its id and address are absent, and in a group that
-    the controller does not know the epochs too.
+    what all but the master get. Without a master its id and address are absent; for a broker that
+    is no member of the group the epochs are absent, too.
     """
 
     lease_millis: Int = 0

@@ -374,9 +374,12 @@ async def test_a_master_that_the_leader_does_not_know_stops_until_it_is_known(
         await until(lambda: len(bench.roles) == 2)
         assert not bench.roles[-1].is_master and bench.roles[-1].master_address is None
         assert "do not know it as member 2 of broker-a" in caplog.text
+        bench.membership.observe(state(1, master=1, epoch=4))  # nor does it follow another one
+        await until(lambda: len(bench.roles) == 3)
+        assert bench.roles[-1].master_address is None
         assert not bench.controllers.sent(Code.CONTROLLER_ELECT_MASTER)
-        bench.controllers.beats = [replace(beat, is_member=True)]
-        await until(lambda: bench.opened == [3, 3])
+        bench.controllers.beats = [replace(beat, state=state(OWN, epoch=5), is_member=True)]
+        await until(lambda: len(bench.opened) == 2)
 
 
 @on_loop
