@@ -23,6 +23,7 @@ from bolide.protocol.ha import EpochStart
 from bolide.protocol.headers.controller import CleanBrokerHeader
 from bolide.protocol.refusals import Refusal
 from bolide.replication.epochs import Epochs
+from bolide.store.errors import NoLease, ReplicaRefuses
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.controllers import controller, free_peers
@@ -36,12 +37,21 @@ NOBODY = membership._NOBODY
 class Group:
     """Members of one broker group, with a NameServer and a controller."""
 
-    def __init__(self, directory: Path, stack: AsyncExitStack, common: dict[str, Any]) -> None:
+    def __init__(
+        self, directory: Path, stack: AsyncExitStack, common: dict[str, Any], peers: str
+    ) -> None:
         self._directory = directory
+        self._peers = peers
+        self.controller = AsyncExitStack()
+        stack.push_async_callback(self.controller.aclose)
         self._stack = stack
         self._common = common
         self._own: dict[str, AsyncExitStack] = {}
         self.brokers: dict[str, Broker] = {}
+
+    async def start_controller(self) -> None:
+        leader = controller(self._directory / "controller", self._peers)
+        await self.controller.enter_async_context(leader)
 
     async def start(self, name: str) -> Broker:
         own = self._own[name] = AsyncExitStack()
@@ -82,15 +92,14 @@ async def group(directory: Path, *names: str, **settings: Any) -> AsyncIterator[
     peers = free_peers(1)
     async with AsyncExitStack() as stack:
         names_server = await stack.enter_async_context(name_server(directory / "names"))
-        leader = controller(directory / "controller", peers)
-        await stack.enter_async_context(leader)
         common = {
             "name_servers": (names_server.address,),
             "enable_controller_mode": True,
             "controller_addr": (peers.partition("-")[2],),
             **settings,
         }
-        found = Group(directory, stack, common)
+        found = Group(directory, stack, common, peers)
+        await found.start_controller()
         for name in names:
             await found.start(name)
         yield found
@@ -243,6 +252,44 @@ async def test_a_raised_number_of_members_in_sync_counts_at_once(tmp_path: Path)
                 await client.send("T", b"x")
             first.config.apply({"minInSyncReplicas": "1"})
             await client.send("T", b"x")
+
+
+@on_loop
+async def test_a_master_without_a_lease_takes_messages_as_the_setting_says_now(
+    tmp_path: Path,
+) -> None:
+    async with group(tmp_path, "a") as members:
+        master = await members.master()
+        async with BrokerClient(master.address) as client:
+            await client.send("T", b"confirmed by the controller")
+            master.config.apply({"masterLeaseRequired": "true"})
+            await client.send("T", b"there is a lease")
+            await members.controller.aclose()
+            await until(lambda: isinstance(master.store.refusal, NoLease), within=PATIENCE)
+            with pytest.raises(Refusal, match="masterLeaseRequired"):
+                await client.send("T", b"x")
+
+            master.config.apply({"masterLeaseRequired": "false"})
+            await client.send("T", b"none is needed")
+            master.config.apply({"masterLeaseRequired": "true"})
+            with pytest.raises(Refusal, match="masterLeaseRequired"):
+                await client.send("T", b"x")
+
+            await members.start_controller()
+            await until(lambda: master.store.refusal is None, within=PATIENCE)
+            await client.send("T", b"there is a lease again")
+
+
+@on_loop
+async def test_a_slave_needs_no_lease(tmp_path: Path) -> None:
+    async with group(tmp_path, "a", "b", master_lease_required=True) as members:
+        await members.in_sync(2)
+        (slave,) = members.slaves()
+        await members.controller.aclose()
+        await until(lambda: isinstance(members.masters()[0].store.refusal, NoLease))
+        for required in ("false", "true"):
+            slave.config.apply({"masterLeaseRequired": required})
+            assert isinstance(slave.store.refusal, ReplicaRefuses)
 
 
 # ---- masters that cannot begin

@@ -95,6 +95,8 @@ class Broker:
         """The term of a master that may not begin yet; `parts` are those of the term before."""
         self._known_confirmed: int | None = None
         """What was confirmed before that term."""
+        self._has_lease = True
+        """As the parts of the present term were told; always without controllers."""
 
     @property
     def address(self) -> str:
@@ -240,6 +242,7 @@ class Broker:
             server.switch(self.parts.dispatcher, self.parts.connection_lost, self.parts.fast_path)
         may_act = self.membership is None or self.membership.has_lease
         self._run_jobs(may_act=may_act)
+        self._has_lease = True
         if not may_act:
             self._lease_changed(False, is_new=True)
         took = time.monotonic() - self._role_begun
@@ -278,6 +281,7 @@ class Broker:
             replication=lambda: self.parts.master,
         )
         membership.on_lease.add(self._lease_changed)
+        self.config.on_change(lambda _: self._refuse_without_lease())  # of masterLeaseRequired
         return membership
 
     def _notices(self) -> RoleChangeHandlers:
@@ -294,19 +298,31 @@ class Broker:
             self.membership.observe(state)
 
     def _lease_changed(self, has_lease: bool, *, is_new: bool = False) -> None:
-        if self.parts.master is None or self._known_confirmed is not None:
+        if not self._is_open_master:
             return
-        required = self.config.value.master_lease_required
+        self._has_lease = has_lease
         self.parts.offsets.is_frozen = not has_lease
         if has_lease:
             self._term.start_services()
-            self.store.stop_refusing(NoLease)
         else:
             if not is_new:  # a master that was just elected gets its first lease soon
                 log.warning("no controller confirms that this broker is the master")
             self._term.pause_services()
-            if required:
-                self.store.refuse(NoLease())
+        self._refuse_without_lease()
+
+    def _refuse_without_lease(self) -> None:
+        """Refuse messages while there is no lease and masterLeaseRequired says so."""
+        if not self._is_open_master:
+            return
+        if self._has_lease or not self.config.value.master_lease_required:
+            self.store.stop_refusing(NoLease)
+        else:
+            self.store.refuse(NoLease())
+
+    @property
+    def _is_open_master(self) -> bool:
+        """Whether this broker serves as a master; leases mean nothing to a slave."""
+        return self.parts.master is not None and self._known_confirmed is None
 
     async def _listen(self, starting: AsyncExitStack) -> None:
         """Serve both ports; at the end requests are drained while the parts still run."""
