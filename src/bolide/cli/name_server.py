@@ -99,7 +99,7 @@ async def _serve(server: NameServer, lifeline: Lifeline) -> None:
     async with server:
         announce(server)
         lifeline.report_ready()
-        await (server.controller.failure() if server.controller else asyncio.Event().wait())
+        await asyncio.Event().wait()
 
 
 def announce(server: NameServer) -> None:

@@ -44,8 +44,22 @@ LogEntry = tuple[bytes, int, int]
 """Command, index and term, as PySyncObj has them."""
 
 
-class ControllerStoreDamaged(BolideError):
+class ControllerStoreUnusable(BolideError):
     """Files of a controller cannot be used; the message says which, and what to do."""
+
+
+class ControllerStoreUnreadable(ControllerStoreUnusable):
+    """The disk or the rights refuse to read or to create the files."""
+
+    def __init__(self, path: Path, exc: OSError) -> None:
+        super().__init__(
+            f"the files of the controller in {path.parent} cannot be used: {exc}. Check"
+            " controllerStorePath, its rights and its disk"
+        )
+
+
+class ControllerStoreDamaged(ControllerStoreUnusable):
+    """What the files hold cannot be right."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
@@ -129,7 +143,8 @@ class SyncedJournal:
 
     def deleteEntriesTo(self, entryTo: int) -> None:  # noqa: N802, N803
         """Drop the entries that a snapshot contains."""
-        sync_directory(self._path.parent)  # the snapshot's new name first
+        with self._writing():
+            sync_directory(self._path.parent)  # the snapshot's new name first
         if entryTo > 0:
             self._replace(self._entries[entryTo:])
 
@@ -196,9 +211,12 @@ class SyncedJournal:
         file = self._path.open("r+b", buffering=0)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as exc:
+        except BlockingIOError as exc:
             file.close()
             raise ControllerStoreInUse(f"{self._path} is used by another process") from exc
+        except BaseException:
+            file.close()
+            raise
         return file
 
     def _replace(self, entries: list[LogEntry]) -> None:

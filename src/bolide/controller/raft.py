@@ -30,6 +30,7 @@ from pysyncobj import (
 from pysyncobj import syncobj as library
 
 from bolide.controller.journal import (
+    ControllerStoreUnreadable,
     SyncedJournal,
     read_snapshot,
     snapshot_path,
@@ -81,7 +82,8 @@ class RaftNode:
 
     Raises:
         ConfigError: the port cannot be bound, or the password needs a missing package.
-        BolideError: the files are damaged, or another process has them.
+        ControllerStoreUnusable: the files are damaged, or cannot be read or created.
+        ControllerStoreInUse: another process has the files.
     """
 
     def __init__(
@@ -100,8 +102,11 @@ class RaftNode:
         self._is_closing = False
         self._compacted_at = time.monotonic()
         self._next_compaction = 0.0
-        if self._snapshot.exists():
-            read_snapshot(self._snapshot)  # the library would go on without its state
+        try:
+            if self._snapshot.exists():
+                read_snapshot(self._snapshot)  # the library would go on without its state
+        except OSError as exc:
+            raise ControllerStoreUnreadable(self._snapshot, exc) from exc
         _probe(addresses.bind)
         conf = self._conf(addresses, journal, password)
         self._hosts = PeerHosts({split_address(each)[0] for each in addresses.others})
@@ -212,9 +217,12 @@ class RaftNode:
     def _create_journal(self, path: str | None) -> SyncedJournal:
         if path is None:
             raise RuntimeError("a controller needs a journal")
-        self._journal = SyncedJournal(
-            Path(path), lambda exc: self._report(self._listener.failed, exc)
-        )
+        try:
+            self._journal = SyncedJournal(
+                Path(path), lambda exc: self._report(self._listener.failed, exc)
+            )
+        except OSError as exc:
+            raise ControllerStoreUnreadable(Path(path), exc) from exc
         return self._journal
 
     def _applied(self, outcome: Outcome) -> None:

@@ -15,6 +15,7 @@ from bolide.auth.credentials import inner_signers
 from bolide.auth.permission_queries import PermissionQueryHandlers
 from bolide.config import ConfigCell
 from bolide.controller.config import ControllerConfig
+from bolide.controller.journal import ControllerStoreUnusable
 from bolide.controller.server import Controller
 from bolide.errors import BolideError
 from bolide.namesrv.audit import Subjects
@@ -34,6 +35,7 @@ from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.server import RemotingServer
+from bolide.remoting.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,8 @@ class NameServer:
             config, directory=config.kv_config_path.parent / "auth", cluster=CLUSTER
         )
         self.controller = None if controller is None else Controller(controller, self.access)
+        """The controller in this process; None also after its files have failed."""
+        self._controller_stack = AsyncExitStack()
         self._client = RemotingClient(
             ClientConfig(tls=config.client_tls()), hooks=inner_signers(config)
         )
@@ -92,8 +96,9 @@ class NameServer:
             starting.callback(self._auditor.denials.end_window)
             await starting.enter_async_context(self._client)
             await starting.enter_async_context(self._server)
+            starting.push_async_callback(self._controller_stack.aclose)
             if self.controller is not None:
-                await starting.enter_async_context(self.controller)
+                await self._start_controller(self.controller)
             self._resources = starting.pop_all()
         self._name = f"namesrv {self.address}"
         self._periodic_tasks = [
@@ -101,6 +106,9 @@ class NameServer:
             asyncio.create_task(self._log_kv(), name="namesrv-log-kv"),
             asyncio.create_task(self.access.run(), name="namesrv-access"),
         ]
+        if self.controller is not None:
+            watch = self._watch_controller(self.controller)
+            self._periodic_tasks.append(asyncio.create_task(watch, name="namesrv-controller"))
         return self
 
     async def __aexit__(
@@ -112,7 +120,36 @@ class NameServer:
         self._is_stopping = True
         for task in (*self._periodic_tasks, *self._notices):
             task.cancel()
+        await asyncio.gather(*self._periodic_tasks, return_exceptions=True)
         await self._resources.aclose()
+
+    # ---- the controller: routes need none of its files, so it fails alone
+
+    async def _start_controller(self, controller: Controller) -> None:
+        try:
+            await self._controller_stack.enter_async_context(controller)
+        except ControllerStoreUnusable as exc:
+            self._give_up_controller(exc)
+
+    async def _watch_controller(self, controller: Controller) -> None:
+        """Close the controller when it cannot go on."""
+        try:
+            await controller.failure()
+        except Exception as exc:  # noqa: BLE001  logged, also if it is a fault of ours
+            self._give_up_controller(exc)
+            await uninterrupted(self._controller_stack.aclose())
+
+    def _give_up_controller(self, exc: Exception) -> None:
+        assert self.controller is not None
+        directory = self.controller.config.value.journal_path.parent
+        reason = str(exc)
+        if not isinstance(exc, ControllerStoreUnusable):
+            reason += f". Make room, or mend the disk of {directory}; then restart this NameServer"
+        log.critical(
+            "this NameServer goes on serving routes, but without its controller, so elections need"
+            " a majority of the others: %s", reason,
+        )  # fmt: skip
+        self.controller = None
 
     def _dispatcher(self) -> Dispatcher:
         own = OwnBrokers(self.access, self.config)

@@ -239,3 +239,20 @@ def test_after_a_failed_write_nothing_is_written(
         journal.add(*ENTRIES[1])
     assert len(failures) == 1 and len(journal) == 1
     journal.close()
+
+
+def test_a_snapshot_whose_name_may_be_lost_ends_the_journal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[BaseException] = []
+    journal = SyncedJournal(path, failures.append)
+    journal.add(b"a", 1, 1)
+
+    def fail(_: int) -> None:
+        raise OSError("the disk is broken")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="broken"):
+        journal.deleteEntriesTo(1)
+    assert len(failures) == 1 and len(journal) == 1
+    journal.close()
