@@ -147,7 +147,8 @@ def controller_config() -> str:
 These are all the settings of `bolide controller`.
 [Run controllers](../how-to/run-controllers.md) explains them.
 A controller inside a NameServer, with `enableControllerInNamesrv=true`, has its settings in the
-file of the NameServer; those that both have, such as `bindAddress`, apply to both.
+file of the NameServer; those that both have, such as `bindAddress`, apply to both. In the
+environment the common ones begin with `BOLIDE_NAMESRV_`, its own ones with that or as below.
 
 Durations are in the unit that the description states, as in RocketMQ's files.
 The last column says when a change by RocketMQ's `mqadmin updateControllerConfig` takes effect.

@@ -18,7 +18,7 @@ from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
 from bolide.remoting.settings import find_file
 
-_ENVIRONMENT = "BOLIDE_CONTROLLER"
+ENVIRONMENT = "BOLIDE_CONTROLLER"
 
 
 def serve(server: Controller, log_file: Path | None, lifeline: Lifeline) -> None:
@@ -33,7 +33,7 @@ def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dic
     """Settings of the given file, otherwise of the file that stores changes at run time."""
     if file is None:
         key = "configStorePath"
-        given = from_environment(ControllerConfig, _ENVIRONMENT) | chosen
+        given = from_environment(ControllerConfig, ENVIRONMENT) | chosen
         default = options_of(ControllerConfig)[key].default
         file = Path(given.get(key, str(default))).expanduser()
         if not file.exists():
@@ -48,7 +48,7 @@ def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dic
 
 def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> dict[str, str]:
     """Settings of tls.properties, file, environment and command line, in increasing priority."""
-    return merge_texts(ControllerConfig, _ENVIRONMENT, file, level, chosen)
+    return merge_texts(ControllerConfig, ENVIRONMENT, file, level, chosen)
 
 
 def load_settings(texts: dict[str, str], *, strict: bool) -> ControllerConfig:

@@ -12,7 +12,14 @@ from bolide.cli import controller_server
 from bolide.cli.exposure import describe_encryption, describe_exposure
 from bolide.cli.process_setup import reload_logs
 from bolide.cli.settings_sources import merge_texts, print_config
-from bolide.config import from_environment, load, options_of, read_file, secret_keys
+from bolide.config import (
+    from_environment,
+    load,
+    options_of,
+    read_file,
+    secret_keys,
+    variable,
+)
 from bolide.controller.config import ControllerConfig
 from bolide.lifeline import Lifeline
 from bolide.logs import LogLevel
@@ -50,8 +57,17 @@ def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dic
 
 
 def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> dict[str, str]:
-    """Settings of tls.properties, file, environment and command line, in increasing priority."""
-    return merge_texts(NameServerConfig, _ENVIRONMENT, file, level, chosen)
+    """Settings of tls.properties, file, environment and command line, in increasing priority.
+
+    Those that only a controller has are among them, under the variables of either server.
+    """
+    of_controller = {
+        key: text
+        for prefix in (_ENVIRONMENT, controller_server.ENVIRONMENT)
+        for key, text in from_environment(ControllerConfig, prefix).items()
+        if key in CONTROLLER_KEYS
+    }
+    return merge_texts(NameServerConfig, _ENVIRONMENT, file | of_controller, level, chosen)
 
 
 def load_settings(texts: dict[str, str], *, strict: bool) -> NameServerConfig:
@@ -67,6 +83,7 @@ def load_controller(config: NameServerConfig, texts: Mapping[str, str]) -> Contr
                 "controllerDLegerPeers has no effect without enableControllerInNamesrv=true"
             )
         return None
+    _warn_of_variables()
     known = {key: text for key, text in texts.items() if key in options_of(ControllerConfig)}
     if not known.get("controllerDLegerPeers", "").strip() and config.listen_port:
         # Brokers with the settings of DLedger look for it there, too.
@@ -74,6 +91,17 @@ def load_controller(config: NameServerConfig, texts: Mapping[str, str]) -> Contr
         known["controllerDLegerPeers"] = chosen = f"{own}-{LOOPBACK}:{config.listen_port + 2}"
         log.info("controllerDLegerPeers is not set: a single controller, %s", chosen)
     return load(ControllerConfig, {"configStorePath": str(config.config_store_path)} | known)
+
+
+def _warn_of_variables() -> None:
+    """Warn of variables for what the controller has in common with its NameServer."""
+    shared = from_environment(ControllerConfig, controller_server.ENVIRONMENT).keys()
+    for key in sorted(shared - CONTROLLER_KEYS):
+        log.warning(
+            "%s has no effect on a controller inside a NameServer: set %s, which is for both",
+            variable(controller_server.ENVIRONMENT, options_of(ControllerConfig)[key]),
+            variable(_ENVIRONMENT, options_of(NameServerConfig)[key]),
+        )
 
 
 def print_settings(config: NameServerConfig) -> None:
