@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import stat
+import threading
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -35,6 +36,7 @@ C = TypeVar("C")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _TRUE_FALSE = {"true": True, "false": False}
+_one_change = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,14 +294,17 @@ def _parsed(data: bytes, path: Path) -> dict[str, str]:
 def change_file(path: Path, changes: Mapping[str, str], secrets: Collection[str]) -> None:
     """Write changed settings to a file; its other lines stay byte for byte. Blocks.
 
+    One thread at a time: a NameServer and the controller in it have the same file.
+
     Args:
         secrets: keys whose presence makes the file readable by its owner only.
     """
-    # Line ends and foreign encodings survive too.
-    before = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
-    text = properties.edit(before, changes)
-    mode = FILE_MODE if properties.parse(text).keys().isdisjoint(secrets) else SECRET_MODE
-    snapshot.replace(path, text.encode(errors="surrogateescape"), mode=mode)
+    with _one_change:
+        # Line ends and foreign encodings survive too.
+        before = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
+        text = properties.edit(before, changes)
+        mode = FILE_MODE if properties.parse(text).keys().isdisjoint(secrets) else SECRET_MODE
+        snapshot.replace(path, text.encode(errors="surrogateescape"), mode=mode)
 
 
 def from_environment(

@@ -53,7 +53,7 @@ class LiveSettings(Generic[C]):
         self._cell = cell
         self._secrets = secrets
         self._fixed = frozenset(fixed)
-        self._writing = asyncio.Lock()  # one file, one writer
+        self._writing = asyncio.Lock()  # a change is checked against the one before it
 
     @property
     def config(self) -> C:

@@ -1,12 +1,15 @@
 """Settings that requests change: written first, then applied; refused as a whole."""
 
+import asyncio
 import logging
 from pathlib import Path
 
 import pytest
 
+from bolide import properties
 from bolide.config import ConfigCell, fixed_keys
 from bolide.controller.config import ControllerConfig
+from bolide.namesrv.config import NameServerConfig
 from bolide.protocol.refusals import InvalidParameter, NoPermission, Refusal, ServerError
 from bolide.remoting.live_settings import LiveSettings
 from tests.support.aio import on_loop
@@ -60,6 +63,27 @@ async def test_a_refused_change_changes_nothing(
 
     assert settings.config.notify_broker_role_changed
     assert not settings.config.config_store_path.exists()
+
+
+@on_loop
+async def test_two_servers_of_one_process_lose_no_change_of_their_common_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "namesrv.properties"
+    names = LiveSettings(
+        ConfigCell(NameServerConfig(config_store_path=path)), {}, secrets=(), fixed=()
+    )
+    controller = LiveSettings(
+        ConfigCell(ControllerConfig(config_store_path=path)), {}, secrets=(), fixed=()
+    )
+    for number in range(20):
+        waits = properties.render({"waitSecondsForService": str(46 + number)}).encode()
+        unclean = b"enableElectUncleanMaster=" + (b"false" if number % 2 else b"true")
+        await asyncio.gather(names.update(waits, PEER), controller.update(unclean, PEER))
+        assert properties.parse(path.read_text(encoding="utf-8")) == {
+            "waitSecondsForService": str(names.config.wait_seconds_for_service),
+            "enableElectUncleanMaster": str(controller.config.enable_elect_unclean_master).lower(),
+        }
 
 
 @on_loop
