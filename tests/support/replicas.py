@@ -70,6 +70,7 @@ async def following_slave(
     disk: Disk | None = None,
     log_size: int = 4096,
     heartbeat_interval: float = 5.0,
+    silence_limit: float = 20.0,
 ) -> AsyncIterator[Slave]:
     """Open a store and follow a master with it."""
     config = small_config(root, mode=mode, log_size=log_size)
@@ -77,7 +78,11 @@ async def following_slave(
         store.replica.begin()
         replica = Replica(
             store,
-            lambda: ReplicaSettings(broker_id=broker_id, heartbeat_interval=heartbeat_interval),
+            lambda: ReplicaSettings(
+                broker_id=broker_id,
+                heartbeat_interval=heartbeat_interval,
+                silence_limit=silence_limit,
+            ),
             master=lambda: master,
             epochs=epochs,
             fence=lambda: fence,
@@ -92,3 +97,42 @@ async def following_slave(
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def slow_link(address: str, *, piece: int, every: float) -> AsyncIterator[str]:
+    """Serve as a way to a master on which its bytes arrive in pieces, each after a pause."""
+    host, _, port = address.rpartition(":")
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def forward(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, size: int, pause: float
+    ) -> None:
+        try:
+            while data := await reader.read(size):
+                await asyncio.sleep(pause)
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_master, to_master = await asyncio.open_connection(host, int(port))
+        for each in (
+            forward(from_master, writer, piece, every),
+            forward(reader, to_master, 1 << 16, 0.0),
+        ):
+            task = asyncio.create_task(each)
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(accept, LOOPBACK, 0)
+    try:
+        yield f"{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -6,7 +6,8 @@ reported: what is in the files, or with SYNC_FLUSH what is on the disk. Bytes th
 dispatched are not reported.
 
 In the plain dialect the master first sends the end of this log again, which must be equal
-(`overlap`).
+(`overlap`). On a slow link that takes as long as it takes: a master lacks these bytes only if it
+sends heartbeats in their place.
 
 In controller mode a connection begins with a handshake. The master sends the epochs of its log;
 what this log has behind the last common point was never confirmed and is cut off, on the disk,
@@ -16,6 +17,7 @@ deposed and must not count this replica.
 
 import asyncio
 import logging
+import math
 import ssl
 import time
 from collections.abc import Callable
@@ -46,8 +48,13 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _CONNECT_TIMEOUT = 3.0
+_PATIENCE = 5.0
+"""Seconds for which a master may owe its handshake, or go on sending the end of this log."""
 _LONGEST_WAIT = 1.0
 """Seconds between two checks whether the master is still the one to follow."""
+_UNVERIFIED = 1
+"""Reported while the end of this log is compared: nothing that a send can count on. It is not 0,
+for which RocketMQ's master sends its newest file."""
 _MAX_RECEIVED = 8 * 1024 * 1024
 """Bytes that are received and not appended at which reading pauses."""
 
@@ -215,20 +222,20 @@ class Replica:
         """Have the master send from before the end of this log on."""
         overlap = await asyncio.to_thread(read_overlap, self._store.log)
         link.overlap = overlap if overlap.data else None
-        self.last_write = self._loop.time()
+        link.compared_at = self.last_write = self._loop.time()
         link.send_report(overlap.position)
 
     async def _transfer(self, link: "_MasterLink") -> None:
         """Append what the master sends, until the connection ends."""
         while True:
             settings, now = self._settings(), self._loop.time()
-            report_at = self.last_write + settings.heartbeat_interval
+            report_at = self.last_write + _report_interval(link, settings)
             data = await link.receive(min(report_at, now + _LONGEST_WAIT))
             now = self._loop.time()
             if link.failure is not None:
                 raise link.failure
             if data:
-                self.last_read = now
+                self.last_read, link.has_answered = now, True
                 confirmed = await self._append_all(link, data)
                 self._note_progress(link)
                 arrived = self._dispatch()
@@ -240,9 +247,7 @@ class Replica:
                 return
             if now - self.last_read > settings.silence_limit:
                 raise TimeoutError(f"silent for {now - self.last_read:.0f} s")
-            if now - self.last_write >= settings.heartbeat_interval:
-                if link.overlap is not None:
-                    raise link.overlap.is_missing()
+            if now - self.last_write >= _report_interval(link, settings):
                 self._send_report(link)
 
     async def _append_all(self, link: "_MasterLink", data: bytes) -> int:
@@ -265,10 +270,19 @@ class Replica:
         return confirmed
 
     def _compare(self, link: "_MasterLink", transfer: Transfer) -> Transfer:
-        """Compare what the master sends again; returns what is new."""
-        if link.overlap is None or not transfer.data:
+        """Compare what the master sends again; returns what is new.
+
+        Raises:
+            LogMismatch: the logs differ, or the master has nothing of this to send.
+        """
+        if link.overlap is None:
+            return transfer
+        if not transfer.data:
+            if self._loop.time() - link.compared_at >= _PATIENCE:
+                raise link.overlap.is_missing()
             return transfer
         new = link.overlap.compare(transfer)
+        link.compared_at = self._loop.time()
         if not link.overlap.data:
             link.overlap = None
         return new
@@ -344,7 +358,7 @@ class Replica:
         self._send_report(link)
 
     async def _receive_hello(self, link: "_MasterLink") -> MasterHello:
-        deadline = self._loop.time() + self._settings().heartbeat_interval
+        deadline = self._loop.time() + max(self._settings().heartbeat_interval, _PATIENCE)
         while self._loop.time() < deadline and not link.is_closed:
             for message in link.messages.feed(await link.receive(deadline)):
                 if isinstance(message, MasterHello):
@@ -405,7 +419,7 @@ class Replica:
 
     def _send_report(self, link: "_MasterLink") -> None:
         self.last_write = self._loop.time()
-        link.send_report(self._reportable())
+        link.send_report(self._reportable() if link.overlap is None else _UNVERIFIED)
 
     def _flushed_on_thread(self, _: Flushed) -> None:
         if not self._loop.is_closed():
@@ -423,6 +437,19 @@ class Replica:
         self._report(self._link)
         if arrived:
             self.on_arrived(arrived)
+
+
+def _report_interval(link: "_MasterLink", settings: ReplicaSettings) -> float:
+    """Seconds after a report until the next one is due, also without news.
+
+    While the end of the log is compared, reports only keep the master from taking this slave for
+    dead; the first one must have been read, for RocketMQ's master takes the last one of several.
+    """
+    if link.overlap is None:
+        return settings.heartbeat_interval
+    if not link.has_answered:
+        return math.inf
+    return max(settings.heartbeat_interval, settings.silence_limit / 4)
 
 
 def _begins_file(transfer: Transfer, file_size: int) -> bool:
@@ -449,6 +476,10 @@ class _MasterLink(asyncio.Protocol):
         """Whether the master has sent anything that continues this log."""
         self.overlap: Overlap | None = None
         """End of this log that the master has yet to send again before it gets a report."""
+        self.compared_at = 0.0
+        """When a part of it was last sent, or asked for."""
+        self.has_answered = False
+        """Whether the master has sent anything, so it has read the first report."""
         self.has_transferred = False
         """Whether the master has sent a part of its log."""
         self.failure: Exception | None = None

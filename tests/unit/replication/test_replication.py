@@ -18,7 +18,7 @@ from bolide.store.flusher import Flushed
 from bolide.store.message_store import MessageStore
 from bolide.store.truncation import Truncation, truncate_store
 from tests.support.aio import on_loop, until
-from tests.support.replicas import Master, following_slave, serving_master
+from tests.support.replicas import Master, following_slave, serving_master, slow_link
 from tests.support.store import draft, small_config
 from tests.unit.store.test_replica_log import bodies, fill, log_bytes
 
@@ -256,8 +256,9 @@ async def test_a_slave_with_other_bytes_is_not_counted(
 
 @on_loop
 async def test_a_slave_does_not_count_while_its_master_has_less(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(replica, "_PATIENCE", 0.2)
     with opened(tmp_path / "slave") as store:
         fill(store, 10)
         data = log_bytes(store)
@@ -266,7 +267,7 @@ async def test_a_slave_does_not_count_while_its_master_has_less(
         store.replica.append(0, memoryview(data)[: len(data) // 2])
         store.finish_replication()
         async with (
-            serving_master(store) as master,
+            serving_master(store, settings=PrimarySettings(heartbeat_interval=0.1)) as master,
             following_slave(tmp_path / "slave", master.ha_address, heartbeat_interval=0.1),
         ):
             await until(lambda: "the master does not send what it has" in caplog.text)
@@ -274,6 +275,54 @@ async def test_a_slave_does_not_count_while_its_master_has_less(
             await until(lambda: master.primary.slaves)
             assert max(master.primary.positions(), default=0) <= store.log.written
             assert caplog.text.count("cannot replicate from") == 1
+
+
+@pytest.mark.parametrize(("piece", "every"), [(500, 0.05), (1 << 20, 0.5)])
+@on_loop
+async def test_a_slow_link_is_no_lost_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, piece: int, every: float
+) -> None:
+    """Whether bytes come in slowly or late: not within a heartbeat, nor the limit of silence."""
+    with opened(tmp_path / "master") as store:
+        fill(store, 100, size=100)
+        async with (
+            serving_master(store) as master,
+            following_slave(tmp_path / "slave", master.ha_address) as slave,
+        ):
+            await until(lambda: slave.store.log.end == store.log.end)
+        fill(store, 5, size=100)
+        settings = PrimarySettings(silence_limit=0.8, heartbeat_interval=0.05)
+        counted = [0]
+        async with (
+            serving_master(store, settings=settings) as master,
+            slow_link(master.ha_address, piece=piece, every=every) as address,
+            following_slave(
+                tmp_path / "slave", address, heartbeat_interval=0.1, silence_limit=0.8
+            ) as slave,
+        ):
+            master.primary.on_report.add(lambda: counted.extend(master.primary.positions()))
+            await until(lambda: master.primary.positions() == [store.log.end])
+            assert slave.replica.following == 1  # the first connection lasted
+            assert set(counted) <= {0, 1, store.log.end}
+        assert "does not send" not in caplog.text
+        assert "silent" not in caplog.text
+
+
+@on_loop
+async def test_a_late_handshake_is_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path / "master") as store:
+        fill(store, 5)
+        async with (
+            serving_master(store, epochs=epochs_of((1, 0))) as master,
+            slow_link(master.ha_address, piece=1 << 20, every=0.3) as address,
+            following_slave(
+                tmp_path / "slave", address, epochs=Epochs(), heartbeat_interval=0.1
+            ) as slave,
+        ):
+            await until(lambda: slave.store.log.end == store.log.end)
+        assert "no handshake" not in caplog.text
 
 
 @asynccontextmanager
