@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Self, cast
 
 from bolide.events import Listeners
+from bolide.logs import ThrottledLog
 from bolide.protocol.ha import (
     MAX_TRANSFER,
     EpochStart,
@@ -106,6 +107,8 @@ class Primary:
         """By host, the end of a slave's log that was longer than this one (plain dialect)."""
         self.on_report: Listeners[[]] = Listeners()
         """Emitted when a slave reported, connected or left."""
+        self.failures = ThrottledLog(log)
+        """By host, of slaves, which connect again and again."""
         self.is_urgent = False
         """Whether sends wait for slaves, so that small transfers are not delayed."""
         self._delayed: asyncio.TimerHandle | None = None
@@ -397,13 +400,18 @@ class SlaveLink(asyncio.Protocol):
         commit_log = self._primary.log
         try:
             while not self._is_paused and not commit_log.is_hot(self.position):
-                data = await asyncio.to_thread(
-                    commit_log.read_block, self.position, 1, _WRITE_SIZE, may_block=True
-                )
+                data = await asyncio.to_thread(_read_cold, commit_log, self.position)
                 if data is None:
                     self._lost_position()
                     return
                 self._write_in_transfers(data)
+        except Exception as exc:  # noqa: BLE001  nobody awaits this task
+            self._primary.failures.warning(
+                self.host, "closing replication to %s: cannot send the log from %s: %s",
+                self.peer, self.position, exc, exc_info=None if isinstance(exc, OSError) else exc,
+            )  # fmt: skip
+            self.abort()
+            return
         finally:
             self._reading = None
         self.send_more()
@@ -474,3 +482,15 @@ class SlaveLink(asyncio.Protocol):
 
     def abort(self) -> None:
         self._transport.abort()
+
+
+def _read_cold(commit_log: CommitLog, position: int) -> memoryview | None:
+    """Bytes of a log from its disk; None if it does not have them any more. Blocks.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    data = commit_log.read_block(position, 1, _WRITE_SIZE, may_block=True)
+    if data is not None and not data:
+        raise OSError("a file of the log is shorter than it was")
+    return data

@@ -1,5 +1,7 @@
 import asyncio
+import errno
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -12,6 +14,7 @@ from bolide.replication import replica
 from bolide.replication.epochs import Epochs
 from bolide.replication.peers import PeerPolicy
 from bolide.replication.primary import PrimarySettings
+from bolide.store import commit_log
 from bolide.store.config import FlushMode
 from bolide.store.disk import Disk
 from bolide.store.flusher import Flushed
@@ -90,6 +93,39 @@ async def test_a_slave_is_sent_old_data_from_the_disk(
             await until(lambda: slave.store.log.end == store.log.end)
 
             assert log_bytes(slave.store) == log_bytes(store)
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+@on_loop
+async def test_old_data_that_cannot_be_read_is_reported_until_it_can(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_short: bool,
+) -> None:
+    reads = 0
+
+    def fail(*_: object, **__: object) -> bytearray:
+        nonlocal reads
+        reads += 1
+        if is_short:
+            return bytearray()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with opened(tmp_path / "master") as store:
+        fill(store, 100, size=100)
+        monkeypatch.setattr(store.log, "is_hot", lambda _: False)
+        async with (
+            serving_master(store) as master,
+            following_slave(tmp_path / "slave", master.ha_address) as slave,
+        ):
+            with monkeypatch.context() as broken:
+                broken.setattr(commit_log, "read_at", fail)
+                await until(lambda: reads >= 3)
+            reports = [each for each in caplog.messages if "cannot send the log from 0" in each]
+            assert len(reports) == 1
+            assert ("shorter" if is_short else "Input/output error") in reports[0]
+            await until(lambda: slave.store.log.end == store.log.end)
 
 
 @on_loop
