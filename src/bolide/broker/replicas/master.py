@@ -61,8 +61,6 @@ class MasterReplication:
         """Emitted with the position that the whole sync-state set has, in controller mode."""
         self.on_replicated: Listeners[int] = Listeners()
         """Emitted with the position that enough slaves have, -1 if there are too few."""
-        self.on_acks_changed: Listeners[[]] = Listeners()
-        """Emitted when a slave reported, connected or left."""
         self._nearest = _NOWHERE
         """The highest position that a slave reported."""
         self._members = role.members | {role.member_id}
@@ -159,7 +157,6 @@ class MasterReplication:
             positions = self.primary.positions()
             self._nearest = max((each.acked for each in self.primary.slaves), default=_NOWHERE)
             self.on_replicated(replicated_position(positions, self.policy))
-        self.on_acks_changed()
 
     def _confirm(self) -> None:
         commit_log = self._store.log
