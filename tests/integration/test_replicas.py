@@ -15,7 +15,7 @@ from bolide.namesrv.server import NameServer
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.replication import HaStatus
 from bolide.protocol.codes import RequestCode, ResponseCode
-from bolide.protocol.refusals import Refusal
+from bolide.protocol.refusals import Refusal, ServerError
 from bolide.remoting.client import RemotingClient
 from tests.support.aio import on_loop, until
 from tests.support.broker import BrokerClient, broker_in
@@ -143,6 +143,86 @@ async def test_more_replicas_can_be_asked_for(tmp_path: Path) -> None:
         BrokerClient(master.address) as client,
     ):
         assert await code_of(client) == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+@on_loop
+async def test_a_master_of_an_acting_group_refuses_messages_without_its_slaves(
+    tmp_path: Path,
+) -> None:
+    """As RocketMQ 5.x does with an explicit inSyncReplicas above 1."""
+    acting: dict[str, Any] = {"enable_slave_acting_master": True, "in_sync_replicas": 2}
+    async with name_server(tmp_path / "names") as names:
+        common = {"name_servers": (names.address,), **acting}
+        role = BrokerRole.SYNC_MASTER
+        async with (
+            broker_in(tmp_path / "master", broker_role=role, **common) as master,
+            BrokerClient(master.address) as client,
+        ):
+            with pytest.raises(ServerError, match="not enough: 1, and inSyncReplicas=2"):
+                await client.send("T", b"x")
+            async with slave_in(tmp_path / "slave", 1, common):
+                await until(lambda: master.store.refusal is None)
+                assert await code_of(client) == ResponseCode.SUCCESS
+            await until(lambda: master.store.refusal is not None)
+            assert await code_of(client) == ResponseCode.SYSTEM_ERROR
+            assert master.store.max_offset("T", 0) == 1
+
+
+@on_loop
+async def test_a_slave_of_an_acting_group_that_is_far_behind_is_not_in_sync(
+    tmp_path: Path,
+) -> None:
+    async with (
+        broker_in(
+            tmp_path,
+            broker_role=BrokerRole.SYNC_MASTER,
+            enable_slave_acting_master=True,
+            in_sync_replicas=2,
+            ha_max_gap_not_in_sync=100,
+            slave_timeout=0.2,
+        ) as master,
+        BrokerClient(master.address) as client,
+    ):
+        assert master.parts.master is not None
+        _, writer = await asyncio.open_connection("127.0.0.1", master.parts.master.primary.port)
+        writer.write(bytes(8))
+        await until(lambda: master.store.refusal is None)
+
+        assert await code_of(client) == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert await code_of(client) == ResponseCode.SYSTEM_ERROR
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"broker_role": BrokerRole.ASYNC_MASTER, "in_sync_replicas": 2},
+        {"broker_role": BrokerRole.SYNC_MASTER, "in_sync_replicas": 1},
+        {"broker_role": BrokerRole.SYNC_MASTER},
+    ],
+)
+@on_loop
+async def test_a_master_of_an_acting_group_takes_messages_if_nothing_else_is_asked_for(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    async with (
+        broker_in(tmp_path, enable_slave_acting_master=True, **settings) as master,
+        BrokerClient(master.address) as client,
+    ):
+        await code_of(client)
+        assert master.store.max_offset("T", 0) == 1
+
+
+@on_loop
+async def test_a_minimum_of_replicas_without_effect_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with broker_in(tmp_path, min_in_sync_replicas=2) as master:
+        assert caplog.text.count("minInSyncReplicas=2 has no effect") == 1
+        master.config.apply({"haMaxGapNotInSync": "1"})
+        assert caplog.text.count("has no effect") == 1
+        master.config.apply({"minInSyncReplicas": "3"})
+        assert caplog.text.count("minInSyncReplicas=3 has no effect") == 1
 
 
 @on_loop

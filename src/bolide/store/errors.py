@@ -5,7 +5,7 @@ StoreError
 ├── StoreUnwritable    no appends for now: disk full, failing, or nearly full; reads go on
 │   ├── NoLease            a master whose lease has ended, if the settings require one
 │   ├── ReplicaRefuses     this store is a replica: only its master's bytes are appended
-│   └── ReplicasNotEnough  fewer replicas are in sync than minInSyncReplicas
+│   └── ReplicasNotEnough  fewer replicas are in sync than the settings ask for
 ├── StoreClosed        the store is not open
 ├── DamagedFile        a file's length or contents contradict its name or the settings
 ├── UnsupportedStore   the store has queues, tables or topics of a kind only RocketMQ supports
@@ -51,9 +51,9 @@ class NoLease(StoreUnwritable):
 
 
 class ReplicasNotEnough(StoreUnwritable):
-    def __init__(self, count: int, needed: int) -> None:
+    def __init__(self, count: int, needed: int, setting: str = "minInSyncReplicas") -> None:
         super().__init__(
-            f"in-sync replicas not enough: {count}, and minInSyncReplicas={needed}; start the"
+            f"in-sync replicas not enough: {count}, and {setting}={needed}; start the"
             " other replicas of the group"
         )
         self.count = count

@@ -57,6 +57,16 @@ class MasterReplication:
         )
         self.confirms = role.is_elected
         self.waits = self.policy.waits
+        self._required = (
+            self.policy.copies
+            if config.enable_slave_acting_master and not role.is_elected
+            and self.waits and self.policy.rule is Rule.COUNT
+            else 0
+        )  # fmt: skip
+        """Members that must be in sync, as in RocketMQ 5.x, or messages are refused; 0: none."""
+        self._in_sync = 0
+        self._unused_minimum = 1
+        """The minInSyncReplicas without effect that was last reported."""
         self.on_confirmed: Listeners[int] = Listeners()
         """Emitted with the position that the whole sync-state set has, in controller mode."""
         self.on_replicated: Listeners[int] = Listeners()
@@ -76,8 +86,7 @@ class MasterReplication:
         )
         self.primary.is_urgent = self.waits or self.confirms
         self.primary.on_report.add(self._reported)
-        if self.confirms:
-            cell.on_change(lambda _: self._check_count())  # of minInSyncReplicas
+        cell.on_change(self._settings_changed)
 
     async def __aenter__(self) -> "MasterReplication":
         host, port = self._cell.value.bind_address, self._cell.value.ha_listen_port
@@ -87,8 +96,8 @@ class MasterReplication:
             raise ConfigError(
                 f"haListenPort={port}: cannot listen on {host}:{port}: {exc}"
             ) from exc
+        self._settings_changed(self._cell.value)
         if self.confirms:
-            self._check_count()
             self.on_confirmed(self._store.log.readable)
         self._reported()
         return self
@@ -128,6 +137,8 @@ class MasterReplication:
             self.primary.wake()
         if self.confirms:
             self._confirm()
+        elif self._required:
+            self._check_in_sync()
 
     # ---- the sync-state set
 
@@ -150,9 +161,35 @@ class MasterReplication:
         elif self.confirms:
             self._store.stop_refusing(ReplicasNotEnough)
 
+    def _check_in_sync(self) -> None:
+        """Refuse messages of an acting-master group while too few slaves are near."""
+        end, gap = self._store.log.written, self._cell.value.ha_max_gap_not_in_sync
+        slaves = self.primary.slaves
+        count = 1 + sum(end - each.acked < gap and not each.is_doubtful for each in slaves)
+        if count == self._in_sync:
+            return
+        self._in_sync = count
+        if count < self._required:
+            self._store.refuse(ReplicasNotEnough(count, self._required, "inSyncReplicas"))
+        else:
+            self._store.stop_refusing(ReplicasNotEnough)
+
+    def _settings_changed(self, config: BrokerConfig) -> None:
+        needed = config.min_in_sync_replicas
+        if self.confirms:
+            self._check_count()
+        elif needed != self._unused_minimum:
+            self._unused_minimum = needed
+            log.warning(
+                "minInSyncReplicas=%s has no effect without enableControllerMode=true; for a"
+                " SYNC_MASTER set inSyncReplicas", needed,
+            )  # fmt: skip
+
     def _reported(self) -> None:
         if self.confirms:
             self._confirm()
+        elif self._required:
+            self._check_in_sync()
         if self.waits and self.policy.rule is not Rule.SYNC_STATE_SET:
             positions = self.primary.positions()
             self._nearest = max((each.acked for each in self.primary.slaves), default=_NOWHERE)

@@ -53,12 +53,14 @@ class ReplicationSettings:
     in_sync_replicas: int = option(
         0,
         "Members, this master included, that must have a message before a SYNC_MASTER acknowledges"
-        " it; 0, the default, means one slave, as in RocketMQ 4.9.",
+        " it; 0, the default, means one slave, as in RocketMQ 4.9. With enableSlaveActingMaster it"
+        " refuses messages while fewer are in sync.",
         bounds=(0, 100),
     )
     min_in_sync_replicas: int = option(
         1,
-        "Members, this master included, below which a master in controller mode refuses messages.",
+        "Members, this master included, below which a master in controller mode refuses messages;"
+        " without effect in other groups.",
         bounds=(1, 100), live=True,
     )  # fmt: skip
     all_ack_in_sync_state_set: bool = option(
