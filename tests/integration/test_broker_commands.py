@@ -17,6 +17,7 @@ from bolide.remoting.client import RemotingClient
 from tests.support.aio import on_loop
 from tests.support.broker import send_header
 from tests.support.commands import Running, run
+from tests.support.ports import free_port
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SMALL = ("mappedFileSizeCommitLog=1048576", "maxHashSlotNum=1000", "maxIndexNum=4000")
@@ -234,6 +235,20 @@ async def test_the_broker_of_standalone_registers_with_its_name_server(
         )
     route = fastjson.decode(answer.body, TopicRoute)
     assert [broker.broker_name for broker in route.broker_datas] == ["broker-a"]
+
+
+def test_standalone_runs_a_controller_if_told_to(started: list[Running], home: Path) -> None:
+    port = free_port((100,))
+    cluster = standalone(
+        started,
+        "enableControllerInNamesrv=true", f"controllerDLegerPeers=n0-127.0.0.1:{port}",
+        "enableControllerMode=true", f"controllerAddr=127.0.0.1:{port}",
+    )  # fmt: skip
+    cluster.wait_for(rf"Controller boot success.*:{port}")
+    cluster.wait_for("this broker is master in epoch 1")
+    assert "unknown key" not in cluster.output
+    assert cluster.stop() == 0
+    assert (home / "data" / "controller").is_dir()
 
 
 def test_standalone_reads_the_settings_that_were_changed_at_run_time(

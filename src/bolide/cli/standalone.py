@@ -18,6 +18,7 @@ from bolide.cli import broker_settings, name_server
 from bolide.cli.broker_workers import plan_workers, server, servers_of, shared_file, supervise
 from bolide.cli.process_setup import reload_logs
 from bolide.config import load, read_file, secret_keys
+from bolide.controller.config import ControllerConfig
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
 from bolide.namesrv.config import ALL_IGNORED, CONTROLLER_KEYS, NameServerConfig
@@ -49,6 +50,8 @@ class StandaloneSettings:
     texts: Mapping[str, str]
     chosen: Mapping[str, dict[str, str]]
     """Settings from the command line, under the keys `namesrv` and `broker`."""
+    controller: ControllerConfig | None
+    """The controller inside the NameServer, if there is one."""
 
     @classmethod
     def of(
@@ -70,7 +73,8 @@ class StandaloneSettings:
         """
         _refuse_reserved_keys(given)
         of_broker = keys_of(BrokerConfig) | keys_of(StoreConfig)
-        for_names = {k: v for k, v in given.items() if k in keys_of(NameServerConfig)}
+        of_names = keys_of(NameServerConfig) | CONTROLLER_KEYS
+        for_names = {k: v for k, v in given.items() if k in of_names}
         for_broker = {k: v for k, v in given.items() if k in of_broker or k not in for_names}
         chosen = {
             "namesrv": _for_name_server(data, host, ports["namesrv"]) | for_names,
@@ -84,7 +88,8 @@ class StandaloneSettings:
         broker = with_inner_credentials(broker)
         if loaded.init_authentication_user is None:  # both servers have the same users
             loaded = replace(loaded, init_authentication_user=broker.init_authentication_user)
-        return cls(loaded, broker, store, texts, chosen)
+        controller = name_server.load_controller(loaded, names)
+        return cls(loaded, broker, store, texts, chosen, controller)
 
 
 def serve(settings: StandaloneSettings, log_file: Path | None, log_config: Path | None) -> None:
@@ -110,7 +115,8 @@ async def _run(settings: StandaloneSettings, log_file: Path | None) -> None:
 async def _serve(settings: StandaloneSettings) -> None:
     from bolide.cli import broker_server  # noqa: PLC0415
 
-    async with NameServer(settings.name_server) as server:
+    controller = settings.controller
+    async with NameServer(settings.name_server, controller=controller) as server:
         name_server.announce(server)
         async with _broker(settings, server.port) as broker:
             freeze_gc()
@@ -177,6 +183,7 @@ def _for_name_server(data: Path, host: str | None, port: int) -> dict[str, str]:
         "listenPort": str(port),
         "kvConfigPath": str(data / "namesrv" / "kvConfig.json"),
         "configStorePath": str(data / "namesrv" / "namesrv.properties"),
+        "controllerStorePath": str(data / "controller"),
         "authConfigPath": str(data / "auth"),  # the same users as the broker
     }
 
