@@ -15,7 +15,7 @@ import msgspec
 
 from bolide.admin.access import BadDocument
 from bolide.broker.filters.sql.values import BadExpression
-from bolide.controller.journal import ControllerStoreDamaged
+from bolide.controller.errors import ControllerStoreDamaged
 from bolide.errors import ConfigError
 from bolide.kernel import COMPILED
 from bolide.model.message_checks import InvalidMessage

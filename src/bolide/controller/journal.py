@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from bolide import snapshot
-from bolide.errors import BolideError
+from bolide.controller.errors import ControllerStoreDamaged, ControllerStoreInUse
 from bolide.private_files import FILE_MODE, SECRET_MODE, create_file, make_directory
 
 log = logging.getLogger(__name__)
@@ -42,35 +42,6 @@ _MAX_RECORD = _HEAD.size + 64 * 1024
 
 LogEntry = tuple[bytes, int, int]
 """Command, index and term, as PySyncObj has them."""
-
-
-class ControllerStoreUnusable(BolideError):
-    """Files of a controller cannot be used; the message says which, and what to do."""
-
-
-class ControllerStoreUnreadable(ControllerStoreUnusable):
-    """The disk or the rights refuse to read or to create the files."""
-
-    def __init__(self, path: Path, exc: OSError) -> None:
-        super().__init__(
-            f"the files of the controller in {path.parent} cannot be used: {exc}. Check"
-            " controllerStorePath, its rights and its disk"
-        )
-
-
-class ControllerStoreDamaged(ControllerStoreUnusable):
-    """What the files hold cannot be right."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(
-            f"{path}: {reason}. This controller has lost entries that it acknowledged and must not"
-            " vote under its old name: remove its directory and give it another id in"
-            " controllerDLegerPeers of all controllers"
-        )
-
-
-class ControllerStoreInUse(BolideError):
-    """Another process has the files."""
 
 
 class SyncedJournal:

@@ -29,8 +29,8 @@ from pysyncobj import (
 )
 from pysyncobj import syncobj as library
 
+from bolide.controller.errors import ControllerStoreUnreadable, NewerRelease
 from bolide.controller.journal import (
-    ControllerStoreUnreadable,
     SyncedJournal,
     read_snapshot,
     snapshot_path,
@@ -39,7 +39,7 @@ from bolide.controller.journal import (
 )
 from bolide.controller.state import Machine, Outcome, Snapshot
 from bolide.controller.transport import PeerHosts, RaftPeer, Transport
-from bolide.errors import BolideError, ConfigError
+from bolide.errors import ConfigError
 from bolide.remoting.address import split_address
 
 log = logging.getLogger(__name__)
@@ -228,11 +228,7 @@ class RaftNode:
     def _applied(self, outcome: Outcome) -> None:
         version = self._replica.machine.stopped_by
         if version:
-            newer = BolideError(
-                f"a controller of a newer release wrote version {version} of the log, which this"
-                " release cannot apply: bring this controller to that release, too"
-            )
-            self._report(self._listener.failed, newer)
+            self._report(self._listener.failed, NewerRelease(version))
         if outcome.changed or outcome.is_new_leader:
             self._report(self._listener.applied, outcome)
 
@@ -253,7 +249,7 @@ class RaftNode:
     def _write_snapshot(self, path: str, data: tuple[Any, Any, Any]) -> None:
         second, first, _ = data
         if self._replica.machine.stopped_by:
-            raise BolideError("the state lacks entries of a newer release")
+            raise NewerRelease(self._replica.machine.stopped_by)
         try:
             write_snapshot(Path(path), self._replica.machine.encode(), [first, second])
         except OSError as exc:  # the library does not say why

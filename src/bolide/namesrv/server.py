@@ -15,7 +15,7 @@ from bolide.auth.credentials import inner_signers
 from bolide.auth.permission_queries import PermissionQueryHandlers
 from bolide.config import ConfigCell
 from bolide.controller.config import ControllerConfig
-from bolide.controller.journal import ControllerStoreUnusable
+from bolide.controller.errors import ControllerStoreUnusable
 from bolide.controller.server import Controller
 from bolide.errors import BolideError
 from bolide.namesrv.audit import Subjects
@@ -143,7 +143,7 @@ class NameServer:
         assert self.controller is not None
         directory = self.controller.config.value.journal_path.parent
         reason = str(exc)
-        if not isinstance(exc, ControllerStoreUnusable):
+        if isinstance(exc, OSError):
             reason += f". Make room, or mend the disk of {directory}; then restart this NameServer"
         log.critical(
             "this NameServer goes on serving routes, but without its controller, so elections need"

@@ -5,14 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bolide.controller.journal import (
-    ControllerStoreDamaged,
-    ControllerStoreInUse,
-    SyncedJournal,
-    read_snapshot,
-    snapshot_path,
-    write_snapshot,
-)
+from bolide.controller.errors import ControllerStoreDamaged, ControllerStoreInUse
+from bolide.controller.journal import SyncedJournal, read_snapshot, snapshot_path, write_snapshot
 
 ENTRIES = [(f"command {n}".encode() * (n % 5 + 1), n, 1 + n // 4) for n in range(1, 11)]
 
