@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -219,12 +219,12 @@ async def test_a_member_joins_with_tables_that_it_copied_since_it_connected(
         assert isinstance(replication, SlaveReplication)
         adopt, can_adopt = replication.sync._adopt, False
 
-        async def adopt_later(texts: Mapping[str, bytes]) -> None:
+        async def adopt_later(*given: Any) -> None:
             if not can_adopt:
                 raise OSError("the disk fails")
-            await adopt(texts)
+            await adopt(*given)
 
-        replication.sync._adopt = adopt_later  # type: ignore[method-assign]
+        replication.sync._adopt = adopt_later  # type: ignore[assignment, method-assign]
         ha_address, replication._ha_address = replication._ha_address, None
         await members.in_sync(1)
         async with BrokerClient(first.address) as client:

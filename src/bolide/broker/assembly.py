@@ -535,7 +535,9 @@ def _tool_handlers(given: Surroundings, parts: Parts, tables: Tables) -> list[ob
             role=given.role,
             replication=parts.replication,
             epochs=given.epochs,
-            state=StateSource(parts.store, tables, parts.delay, parts.timers.last_checkpoint),
+            state=StateSource(
+                parts.store, tables, parts.topics, parts.delay, parts.timers.last_checkpoint
+            ),
             known_hosts=known_hosts,
             acting=parts.acting,
         ),

@@ -441,8 +441,12 @@ class MessageStore(FileAppends):
         """Write all pending index entries of readable messages; whether it succeeded. May block."""
         return self._keys.drain()
 
-    def remove_topic(self, topic: str) -> int:
+    def remove_topic(self, topic: str, *, before: int | None = None) -> int:
         """Remove a topic's queues; its messages stay in the log until retention. Blocks.
+
+        Args:
+            before: keep queues that have a message at or behind this log position: they belong to
+                a newer topic of that name.
 
         Returns:
             The number of removed queues.
@@ -451,7 +455,7 @@ class MessageStore(FileAppends):
         # First: its copies must not outlive the queues, or a new topic of that name would get them.
         self.compaction.remove_topic(topic, aside)
         with self._lock:
-            count = self.queues.detach_topic(topic.encode(), aside)
+            count = self.queues.detach_topic(topic.encode(), aside, before=before)
             self._units = self.queues.units()
         if count:
             self.maintenance.checkpoint()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from bolide.private_files import make_directory
 from bolide.store.batch_queue import BATCH_DIRECTORY, BATCH_UNIT_SIZE, BatchQueue
 from bolide.store.consume_queue import ConsumeQueue
 from bolide.store.descriptors import DescriptorCache
@@ -189,8 +190,7 @@ class QueueTable:
 
     def max_physical_offset(self) -> int:
         """Physical offset of the newest record that has a unit, or -1."""
-        last = (queue.unit(queue.max_offset - 1) for queue in self if queue.max_offset)
-        return max((unit.physical_offset for unit in last if unit), default=-1)
+        return max(map(_newest, self), default=-1)
 
     def raise_minimum(
         self, physical_offset: int, pause: Callable[[], object] = lambda: None
@@ -203,20 +203,23 @@ class QueueTable:
             if removed:
                 pause()
 
-    def detach_topic(self, topic: bytes, aside: Path) -> int:
+    def detach_topic(self, topic: bytes, aside: Path, *, before: int | None = None) -> int:
         """Drop a topic's queues and move their files to `aside`; returns the number of queues.
 
         The caller holds the store's lock; the call waits for running syncs. `aside` can be
         removed without the lock.
+
+        Args:
+            before: keep queues that have a record at or behind this log position.
         """
         keys = [key for key in self._queues if key[0] == topic]
+        if before is not None:
+            old = [key for key in keys if _newest(self._queues[key]) < before]
+            if len(old) < len(keys):
+                return self._detach_queues(old, aside)
         with self._files_lock:
             for key in keys:
-                queue = self._queues.pop(key)
-                self._changed.discard(queue)
-                self._unsynced.discard(queue)
-                self._unnamed.discard(queue)
-                queue.detach()
+                self._detach(key)
             top = self._batch_directory if topic in self.batch_topics else self._directory
             directory = top / os.fsdecode(topic)
             if keys and directory.exists():
@@ -224,12 +227,37 @@ class QueueTable:
             self.batch_topics.discard(topic)
         return len(keys)
 
+    def _detach_queues(self, keys: list[QueueKey], aside: Path) -> int:
+        """Drop some queues of a topic that has others, and move their files to `aside`."""
+        with self._files_lock:
+            for key in keys:
+                directory = Path(self._detach(key).directory)
+                if directory.exists():
+                    make_directory(aside)
+                    directory.rename(aside / directory.name)
+        return len(keys)
+
+    def _detach(self, key: QueueKey) -> ConsumeQueue:
+        """Drop a queue. The caller holds `_files_lock`."""
+        queue = self._queues.pop(key)
+        self._changed.discard(queue)
+        self._unsynced.discard(queue)
+        self._unnamed.discard(queue)
+        queue.detach()
+        return queue
+
     def units(self) -> int:
         """Number of queue offsets assigned, over all queues."""
         return sum(queue.max_offset for queue in self)
 
     def close(self) -> None:
         self._descriptors.close()
+
+
+def _newest(queue: ConsumeQueue) -> int:
+    """Physical offset of the newest record of a queue, or -1."""
+    unit = queue.unit(queue.max_offset - 1) if queue.max_offset else None
+    return unit.physical_offset if unit else -1
 
 
 def check_queue(topic: bytes, queue_id: int) -> None:

@@ -126,6 +126,11 @@ class TopicTable:
             topic_config_table=dict(self._topics), data_version=self.data_version
         )
 
+    @property
+    def written(self) -> TopicConfigTable:
+        """All topics, without a change that is still being written; it must not be modified."""
+        return TopicConfigTable(topic_config_table=self._topics, data_version=self._version)
+
     # ---- changing
 
     async def create_on_send(

@@ -113,6 +113,8 @@ class MetadataSync:
         """The connection on which the last copy was adopted."""
         self._timers = b""
         """The checkpoint of the timers that was adopted last."""
+        self._gone: set[str] = set()
+        """Topics that the master has deleted, of which queues may be left here."""
         self._hurry = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()  # copies write the same files
 
@@ -220,7 +222,8 @@ class MetadataSync:
             return False
         by_file = {table.path.name: name for name, table in self._tables.items()}
         texts = {by_file[file]: text for file, text in state.tables.items() if file in by_file}
-        await uninterrupted(self._adopt({name: text.encode() for name, text in texts.items()}))
+        encoded = {name: text.encode() for name, text in texts.items()}
+        await uninterrupted(self._adopt(encoded, state.log_begin))
         if state.timer_checkpoint:
             await uninterrupted(self._adopt_timers(base64.b64decode(state.timer_checkpoint)))
         for file, text in state.tables.items():
@@ -238,6 +241,7 @@ class MetadataSync:
 
     async def _copy_from_java(self, client: RemotingClient, address: str) -> bool:
         connection, texts = self._connection(), {}
+        begin = self._store.log.end  # the master's log ends here or farther on
         for name, code in _JAVA_TABLES.items():
             try:
                 answer = await client.call(address, code)
@@ -252,26 +256,31 @@ class MetadataSync:
             timers = b""  # RocketMQ 4.9 has no timers, and 5.x may have them switched off
         if self._connection() != connection:
             return False
-        await uninterrupted(self._adopt(texts))
+        await uninterrupted(self._adopt(texts, begin))
         if timers:
             await uninterrupted(self._adopt_timers(timers))
         return True
 
     # ---- adopting
 
-    async def _adopt(self, texts: Mapping[str, bytes]) -> None:
+    async def _adopt(self, texts: Mapping[str, bytes], log_begin: int) -> None:
+        """Adopt tables that were read when the master's log ended at `log_begin` or behind it."""
         decoded = {
             name: await on_thread(ADMIN, self._tables[name].decode, text)
             for name, text in texts.items()
         }
         for name in [each for each in self._tables if each in decoded]:  # topics come first
             await self._adopt_one(name, decoded[name])
+        for topic in list(self._gone):
+            if topic in self._parts.topics or await on_thread(
+                ADMIN, self._remove_queues, topic, log_begin
+            ):
+                self._gone.discard(topic)
 
     async def _adopt_one(self, name: str, value: Any) -> None:
         parts, table = self._parts, self._tables[name]
         if name == "topics":
-            for topic in await parts.topics.adopt(value):
-                await on_thread(ADMIN, self._store.remove_topic, topic)
+            self._gone |= await parts.topics.adopt(value)
         elif name == "groups":
             parts.groups.adopt(value)
         elif name == "offsets":
@@ -282,6 +291,16 @@ class MetadataSync:
             table.value = value
             table.changed()
             await on_saving_thread(table.save)
+
+    def _remove_queues(self, topic: str, log_begin: int) -> bool:
+        """Remove the queues of a deleted topic; whether none is left. Blocks.
+
+        Queues with messages behind `log_begin` are left to the next copy, which knows whether the
+        topic has been created again: their messages do not come a second time.
+        """
+        self._store.remove_topic(topic, before=log_begin)
+        name = topic.encode()
+        return all(each != name for each, _ in self._store.queues.keys)
 
     async def _adopt_timers(self, data: bytes) -> None:
         checkpoint = TimerCheckpoint.decode(data)
@@ -310,16 +329,19 @@ class StateSource:
         self,
         store: MessageStore,
         tables: Tables,
+        topics: TopicTable,
         delay: DelayScheduler,
         timer_checkpoint: Callable[[], TimerCheckpoint | None],
     ) -> None:
         self._store = store
         self._tables = copied_tables(tables)
+        self._topics = topics
         self._delay = delay
         self._timer_checkpoint = timer_checkpoint
 
     async def changes(self, known: str) -> ReplicaState:
         """The tables whose CRC the slave does not have."""
+        log_begin = self._store.log.end  # first: a later message may have a topic not in the table
         texts = await on_thread(ADMIN, self._encode)
         crcs = dict(each.split("=", 1) for each in known.split(";") if "=" in each)
         checkpoint = self._timer_checkpoint()
@@ -330,11 +352,13 @@ class StateSource:
                 if crcs.get(name) != str(crc32(text))
             },
             timer_checkpoint=base64.b64encode(checkpoint.encode()).decode() if checkpoint else "",
+            log_begin=log_begin,
             log_end=self._store.log.end,  # last: the tables speak of nothing behind it
         )
 
     def _encode(self) -> dict[str, bytes]:
+        # Only what is written: slaves would remove the queues of a topic whose deletion fails.
+        current = {"topics": self._topics.written, "delay_offsets": self._delay.table()}
         return {
-            table.path.name: table.encode(self._delay.table() if name == "delay_offsets" else None)
-            for name, table in self._tables.items()
+            table.path.name: table.encode(current.get(name)) for name, table in self._tables.items()
         }

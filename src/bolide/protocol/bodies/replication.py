@@ -59,6 +59,9 @@ class ReplicaState(Struct, kw_only=True):
     log_end: Long = 0
     """End of the master's log when the tables were read. They may speak of messages before it, so a
     slave must not use them before it has the log up to here."""
+    log_begin: Long = 0
+    """End of the master's log before the tables were read. Messages behind it may belong to topics
+    that the tables do not know yet."""
     tables: dict[str, str] = field(default_factory=dict)
     """By the name of its file below `config`, the text of each table that has changed."""
     timer_checkpoint: str = ""

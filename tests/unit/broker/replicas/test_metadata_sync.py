@@ -1,10 +1,14 @@
 """Tables that a slave copies from its master."""
 
 import asyncio
+import errno
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from bolide.broker.replicas.metadata_sync import LOCAL_TABLES, MetadataSync, copied_tables
 from bolide.broker.replicas.slave import SlaveReplication
@@ -14,6 +18,7 @@ from bolide.protocol import fastjson
 from bolide.protocol.bodies.replication import ReplicaState
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.replication import ReplicaStateHeader
+from bolide.protocol.refusals import ServerError
 from bolide.remoting.client import RemotingClient
 from tests.support.aio import on_loop, until
 from tests.support.broker import BrokerClient, broker_in
@@ -33,6 +38,29 @@ async def pair(directory: Path) -> AsyncIterator[tuple[Broker, Broker, MetadataS
             assert isinstance(replication, SlaveReplication)
             await until(lambda: replication.replica.following)
             yield master, slave, replication.sync
+
+
+async def replicated(master: Broker, slave: Broker) -> None:
+    """Wait until the slave has dispatched all of its master's log."""
+    await until(lambda: slave.store.sound_end == master.store.log.end)
+
+
+async def stop_before_adoption(
+    sync: MetadataSync, address: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[asyncio.Task[None], asyncio.Event]:
+    """Copy tables up to the point where they are there and not adopted; the event lets it go on."""
+    is_there, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(position: int) -> bool:
+        is_there.set()
+        await go_on.wait()
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sync, "_has_log", wait)
+        copying = asyncio.create_task(sync.copy(address))
+        await is_there.wait()
+    return copying, go_on
 
 
 async def state_of(broker: Broker, known: str = "") -> ReplicaState:
@@ -90,6 +118,84 @@ async def test_a_topic_that_was_deleted_at_the_master_goes_with_its_queues(tmp_p
         await sync.copy(master.address)
         assert "T" not in slave.parts.topics
         assert slave.store.max_offset("T", 0) == 0
+
+
+@on_loop
+async def test_a_topic_that_was_created_again_keeps_its_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair(tmp_path) as (master, slave, sync), BrokerClient(master.address) as client:
+        for queue_id in 0, 1:
+            await client.send("T", b"old", queue_id=queue_id)
+        await sync.copy(master.address)
+        await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+
+        copying, go_on = await stop_before_adoption(sync, master.address, monkeypatch)
+        await client.send("T", b"new")
+        await client.send("T", b"new")
+        await replicated(master, slave)
+        go_on.set()
+        await copying
+        assert "T" not in slave.parts.topics
+        assert (slave.store.min_offset("T", 0), slave.store.max_offset("T", 0)) == (0, 2)
+        assert slave.store.max_offset("T", 1) == 0  # of the old topic
+
+        await client.send("T", b"new")
+        await replicated(master, slave)
+        await sync.copy(master.address)
+        assert "T" in slave.parts.topics
+        assert (slave.store.min_offset("T", 0), slave.store.max_offset("T", 0)) == (0, 3)
+
+
+@on_loop
+async def test_what_is_kept_of_a_deleted_topic_goes_with_a_later_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair(tmp_path) as (master, slave, sync), BrokerClient(master.address) as client:
+        await client.send("T", b"old")
+        await sync.copy(master.address)
+        await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+
+        copying, go_on = await stop_before_adoption(sync, master.address, monkeypatch)
+        await client.send("T", b"new")
+        await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+        await replicated(master, slave)
+        go_on.set()
+        await copying
+        assert slave.store.max_offset("T", 0) == 1
+
+        await sync.copy(master.address)
+        assert slave.store.max_offset("T", 0) == 0
+        assert "T" not in slave.store.topics()
+
+
+@on_loop
+async def test_a_slave_keeps_a_topic_whose_deletion_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_writing, fail = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def save() -> bool:
+        loop.call_soon_threadsafe(is_writing.set)
+        fail.wait(10.0)
+        raise OSError(errno.ENOSPC, "disk full")
+
+    async with pair(tmp_path) as (master, slave, sync), BrokerClient(master.address) as client:
+        await client.send("T", b"x")
+        await sync.copy(master.address)
+        with monkeypatch.context() as patch:
+            patch.setattr(master._tables.topics, "save", save)
+            deleting = asyncio.create_task(
+                client.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+            )
+            await is_writing.wait()
+            await sync.copy(master.address)
+            fail.set()
+            with pytest.raises(ServerError, match="nothing is changed"):
+                await deleting
+        assert "T" in slave.parts.topics
+        assert slave.store.max_offset("T", 0) == 1
 
 
 @on_loop
