@@ -19,6 +19,7 @@ from bolide.broker.server import Broker
 from bolide.errors import ConfigError
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.protocol.ha import EpochStart
 from bolide.protocol.headers.controller import CleanBrokerHeader
 from bolide.protocol.refusals import Refusal
@@ -238,6 +239,21 @@ async def test_a_member_joins_with_tables_that_it_copied_since_it_connected(
         can_adopt = True
         await members.in_sync(2)
         assert "Fresh" in slave.parts.topics
+
+
+@on_loop
+async def test_a_member_joins_a_master_with_tables_over_the_limit_of_a_reply(
+    tmp_path: Path,
+) -> None:
+    async with group(tmp_path, "a") as members:
+        first = await members.master()
+        note = {"note": "x" * (MAX_FRAME_SIZE // 8_000)}
+        await first.parts.topics.update_all(
+            TopicConfig(topic_name=f"Topic{at}", attributes=note) for at in range(8_500)
+        )
+        joined = await members.start("b")
+        await members.in_sync(2)
+        assert joined.parts.topics.require("Topic8499").attributes == note
 
 
 @on_loop

@@ -70,8 +70,9 @@ from bolide.broker.replicas.handlers import (
 )
 from bolide.broker.replicas.known_hosts import KnownHosts
 from bolide.broker.replicas.master import MasterReplication
-from bolide.broker.replicas.metadata_sync import MetadataSync, StateSource, SyncedParts
+from bolide.broker.replicas.metadata_sync import MetadataSync, SyncedParts
 from bolide.broker.replicas.slave import SlaveReplication
+from bolide.broker.replicas.table_copies import StateSource
 from bolide.broker.static_topics.cleaning import MappingCleaner
 from bolide.broker.static_topics.handlers import StaticTopicHandlers
 from bolide.broker.static_topics.peers import Peers

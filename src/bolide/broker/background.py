@@ -1,6 +1,7 @@
 """Work outside a handler: background tasks, table-writing threads, cold reads, large JSON."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,6 +27,7 @@ MAX_BODY = 4 * 1024 * 1024
 """Maximum size of a JSON body: some ten thousand queues or subscriptions."""
 
 _SHORT_BODY = 64 * 1024
+_BREATH = 0.0001
 
 # Blocking work, each kind on threads of its own: a slow disk under the reads of a few clients must
 # not hold up timers, delayed messages or registration. Threads are made when they are first needed.
@@ -104,6 +106,14 @@ async def on_thread(
 async def on_saving_thread(work: Callable[[], T]) -> T:
     """Run `work`, which blocks on a table's file, on one of the table threads."""
     return await on_thread(_TABLE_THREADS, work)
+
+
+def breathe() -> None:
+    """Let the event loop run; called by a thread within long work that holds the interpreter.
+
+    The loop would wait for a busy thread until the interpreter switches, which takes milliseconds.
+    """
+    time.sleep(_BREATH)
 
 
 async def save_or_restore(table: Table[T], before: T) -> None:

@@ -303,7 +303,7 @@ _REPLICATION = {
     RequestCode.RESET_MASTER_FLUSH_OFFSET: RequestKind(replication.ResetFlushOffsetHeader),
     RequestCode.GET_BROKER_EPOCH_CACHE: RequestKind(reply_body=replication_bodies.EpochCache),
     RequestCode.BOLIDE_GET_REPLICA_STATE: RequestKind(
-        replication.ReplicaStateHeader, reply_body=replication_bodies.ReplicaState
+        replication.ReplicaStateHeader, replication.ReplicaStateReply, reply_body=bytes
     ),
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: RequestKind(namesrv.MinBrokerIdChangeHeader),
     RequestCode.NOTIFY_BROKER_ROLE_CHANGED: RequestKind(

@@ -71,6 +71,8 @@ class Table(Generic[T]):
         self.interval = kind.interval if interval is None else interval
         self._kind = kind
         self._disk = disk or Disk()
+        self.changes = 0
+        """Number of changes since the broker started."""
         self._dirty = False
         self._damaged = False
         self._last_try = -math.inf
@@ -103,6 +105,7 @@ class Table(Generic[T]):
 
     def changed(self) -> None:
         """Record that the value has changed and must be saved."""
+        self.changes += 1
         self._dirty = True
 
     def encode(self, value: T | None = None) -> bytes:

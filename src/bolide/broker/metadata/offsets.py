@@ -238,6 +238,7 @@ class OffsetTable:
             self._is_modified = False
             value = self._table.value
             value.data_version = value.data_version.bumped(int(self._now() * 1000))
+            self._table.changed()
         return self._table.value.data_version
 
     @property

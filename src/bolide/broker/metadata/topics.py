@@ -88,6 +88,8 @@ class TopicTable:
         self._table = table
         self._cell = cell
         self._now = now
+        self.written = table.value
+        """All topics, without a change that is still being written; it must not be modified."""
         self._topics: Topics = table.value.topic_config_table
         self._version = table.value.data_version
         self._writing = asyncio.Lock()  # one file, one writer
@@ -125,11 +127,6 @@ class TopicTable:
         return MappedTopicConfigTable(
             topic_config_table=dict(self._topics), data_version=self.data_version
         )
-
-    @property
-    def written(self) -> TopicConfigTable:
-        """All topics, without a change that is still being written; it must not be modified."""
-        return TopicConfigTable(topic_config_table=self._topics, data_version=self._version)
 
     # ---- changing
 
@@ -381,6 +378,7 @@ class TopicTable:
 
     def _publish(self) -> None:
         """Make the written topics and their version visible."""
+        self.written = self._table.value
         self._topics = self._table.value.topic_config_table
         self._version = self._table.value.data_version
 

@@ -11,9 +11,9 @@ from bolide.broker.replicas.acting_master import ActingMaster
 from bolide.broker.replicas.controllers import GroupState, state_of
 from bolide.broker.replicas.known_hosts import KnownHosts, Speaker
 from bolide.broker.replicas.master import MasterReplication
-from bolide.broker.replicas.metadata_sync import StateSource
 from bolide.broker.replicas.role import Role
 from bolide.broker.replicas.slave import SlaveReplication
+from bolide.broker.replicas.table_copies import StateSource
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.protocol import fastjson
@@ -98,9 +98,13 @@ class ReplicaHandlers:
             raise ServerError("this broker is a slave itself: ask the master of its group")
         await self._require(request, self._slave)
         header, replication = request.header, self._replication
+        if header.copy_id:
+            reply, body = self._state.part(header.copy_id, header.part)
+            return Reply(header=reply, body=body)
         if header.adopted and isinstance(replication, MasterReplication):
             replication.primary.metadata_copied(header.broker_id)
-        return Reply(body=fastjson.encode(await self._state.changes(header.known)))
+        reply, body = await self._state.changes(header.known, request.connection)
+        return Reply(header=reply, body=body)
 
     # ---- addresses and positions
 

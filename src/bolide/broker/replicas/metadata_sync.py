@@ -16,41 +16,36 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
 from bolide.broker.background import ADMIN, on_saving_thread, on_thread
 from bolide.broker.delay import DelayScheduler
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.replicas.table_copies import MAX_PARTS, CopyReader, copied_tables
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.tables import Tables
 from bolide.broker.timers import Timers
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
-from bolide.protocol import fastjson
-from bolide.protocol.bodies.replication import ReplicaState
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.errors import ProtocolError
 from bolide.protocol.headers.offsets import CommitOffsetHeader, OffsetReply, QueryOffsetHeader
-from bolide.protocol.headers.replication import ReplicaStateHeader
+from bolide.protocol.headers.replication import ReplicaStateHeader, ReplicaStateReply
 from bolide.protocol.refusals import QueryNotFound, Refusal, RequestCodeNotSupported
 from bolide.remoting.client import RemotingClient
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.message_store import MessageStore
-from bolide.store.tables import Table
 from bolide.store.timers import TimerCheckpoint
 
 log = logging.getLogger(__name__)
 
-LOCAL_TABLES = ("consumer_filters", "timer_metrics")
-"""Fields of `Tables` that each broker derives itself, from heartbeats and timers."""
-
 _JAVA_INTERVAL = 3.0
 """Seconds between two copies from a master of RocketMQ, which sends every table as a whole."""
 _MAX_LOAD, _LONGEST_PAUSE = 20, 10.0
-"""The request for the tables takes at most one part in so many of the time, however large they are;
+"""The requests for the tables take at most one part in so many of the time, however large they are;
 the pause between two is never longer than the second, in seconds."""
 _UNKNOWN_MASTER_DELAY = 0.1
 _LEAST_PAUSE = 0.05
@@ -63,15 +58,6 @@ _JAVA_TABLES = {
     "delay_offsets": RequestCode.GET_ALL_DELAY_OFFSET,
     "request_modes": RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
 }
-
-
-def copied_tables(tables: Tables) -> dict[str, Table[Any]]:
-    """The tables that slaves copy, by the name of their field."""
-    return {
-        each.name: getattr(tables, each.name)
-        for each in fields(tables)
-        if each.name not in LOCAL_TABLES
-    }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +91,7 @@ class MetadataSync:
         """CRC of each table that was adopted, by file name."""
         self._client: RemotingClient | None = None
         self._is_java = False
-        self._call_took = 0.0
+        self._calls_took = 0.0
         self._failing = ""
         self._connection: Callable[[], int] = lambda: 0
         """See `Replica.following`."""
@@ -134,7 +120,7 @@ class MetadataSync:
             if address is None or not connection:
                 await asyncio.sleep(_UNKNOWN_MASTER_DELAY)
                 continue
-            self._call_took = 0.0
+            self._calls_took = 0.0
             self._hurry.clear()
             try:
                 was_first = self._adopted_on != connection
@@ -149,7 +135,7 @@ class MetadataSync:
     async def _wait(self) -> None:
         """Pause, for less time if a topic is missing."""
         interval = _JAVA_INTERVAL if self._is_java else self._cell.value.metadata_sync_interval
-        least = max(min(_MAX_LOAD * self._call_took, _LONGEST_PAUSE), _LEAST_PAUSE)
+        least = max(min(_MAX_LOAD * self._calls_took, _LONGEST_PAUSE), _LEAST_PAUSE)
         await asyncio.sleep(least)
         with suppress(TimeoutError):
             async with asyncio.timeout(interval - least):
@@ -209,26 +195,45 @@ class MetadataSync:
     async def _copy_changes(self, client: RemotingClient, address: str) -> bool:
         """Adopt the tables that have changed; False if the log has not come that far."""
         connection = self._connection()
-        known = ";".join(f"{name}={crc}" for name, crc in self._known.items())
-        begun = time.monotonic()
-        answer = await client.call(
-            address,
-            RequestCode.BOLIDE_GET_REPLICA_STATE,
-            ReplicaStateHeader(known, self._broker_id, self._adopted_on == connection),
-        )
-        self._call_took = time.monotonic() - begun
-        state = fastjson.decode(answer.body, ReplicaState)
+        copy = await self._fetch(client, address, connection)
+        state = await on_thread(ADMIN, copy.finish)
         if not await self._has_log(state.log_end) or self._connection() != connection:
             return False
         by_file = {table.path.name: name for name, table in self._tables.items()}
-        texts = {by_file[file]: text for file, text in state.tables.items() if file in by_file}
-        encoded = {name: text.encode() for name, text in texts.items()}
-        await uninterrupted(self._adopt(encoded, state.log_begin))
+        values = {by_file[file]: value for file, value in copy.values.items()}
+        await uninterrupted(self._adopt(values, state.log_begin))
         if state.timer_checkpoint:
             await uninterrupted(self._adopt_timers(base64.b64decode(state.timer_checkpoint)))
-        for file, text in state.tables.items():
-            self._known[file] = crc32(text.encode())
+        self._known |= {table.name: table.crc for table in state.tables}
         return True
+
+    async def _fetch(self, client: RemotingClient, address: str, connection: int) -> CopyReader:
+        """Fetch all parts of a copy of what has changed.
+
+        Raises:
+            ProtocolError: the copy is damaged, or has too many parts.
+        """
+        known = ";".join(f"{name}={crc}" for name, crc in self._known.items())
+        has_adopted = self._adopted_on == connection
+        wanted = ReplicaStateHeader(known, self._broker_id, has_adopted)
+        copy = CopyReader({table.path.name: table for table in self._tables.values()})
+        part, parts = 0, 1
+        while part < parts:
+            begun = time.monotonic()
+            try:
+                answer = await client.call(address, RequestCode.BOLIDE_GET_REPLICA_STATE, wanted)
+            finally:
+                self._calls_took += time.monotonic() - begun
+            reply = ReplicaStateReply.from_fields(answer.fields)
+            if not 0 < reply.parts <= MAX_PARTS:
+                raise ProtocolError(
+                    f"the master's copy of its tables has {reply.parts} parts: at most {MAX_PARTS}"
+                    " are copied"
+                )
+            await on_thread(ADMIN, copy.add, bytes(answer.body))
+            part, parts = part + 1, reply.parts
+            wanted = ReplicaStateHeader(copy_id=reply.copy_id, part=part)
+        return copy
 
     async def _has_log(self, position: int) -> bool:
         """Wait until this log, as far as it is confirmed, has reached a position."""
@@ -256,21 +261,21 @@ class MetadataSync:
             timers = b""  # RocketMQ 4.9 has no timers, and 5.x may have them switched off
         if self._connection() != connection:
             return False
-        await uninterrupted(self._adopt(texts, begin))
+        decoded = {
+            name: await on_thread(ADMIN, self._tables[name].decode, text)
+            for name, text in texts.items()
+        }
+        await uninterrupted(self._adopt(decoded, begin))
         if timers:
             await uninterrupted(self._adopt_timers(timers))
         return True
 
     # ---- adopting
 
-    async def _adopt(self, texts: Mapping[str, bytes], log_begin: int) -> None:
+    async def _adopt(self, tables: Mapping[str, Any], log_begin: int) -> None:
         """Adopt tables that were read when the master's log ended at `log_begin` or behind it."""
-        decoded = {
-            name: await on_thread(ADMIN, self._tables[name].decode, text)
-            for name, text in texts.items()
-        }
-        for name in [each for each in self._tables if each in decoded]:  # topics come first
-            await self._adopt_one(name, decoded[name])
+        for name in [each for each in self._tables if each in tables]:  # topics come first
+            await self._adopt_one(name, tables[name])
         for topic in list(self._gone):
             if topic in self._parts.topics or await on_thread(
                 ADMIN, self._remove_queues, topic, log_begin
@@ -320,45 +325,3 @@ async def _offset_at(client: RemotingClient, address: str, queue: tuple[str, str
     except QueryNotFound:
         return -1
     return OffsetReply.from_fields(answer.fields).offset
-
-
-class StateSource:
-    """The tables of a master, for BOLIDE_GET_REPLICA_STATE."""
-
-    def __init__(
-        self,
-        store: MessageStore,
-        tables: Tables,
-        topics: TopicTable,
-        delay: DelayScheduler,
-        timer_checkpoint: Callable[[], TimerCheckpoint | None],
-    ) -> None:
-        self._store = store
-        self._tables = copied_tables(tables)
-        self._topics = topics
-        self._delay = delay
-        self._timer_checkpoint = timer_checkpoint
-
-    async def changes(self, known: str) -> ReplicaState:
-        """The tables whose CRC the slave does not have."""
-        log_begin = self._store.log.end  # first: a later message may have a topic not in the table
-        texts = await on_thread(ADMIN, self._encode)
-        crcs = dict(each.split("=", 1) for each in known.split(";") if "=" in each)
-        checkpoint = self._timer_checkpoint()
-        return ReplicaState(
-            tables={
-                name: text.decode()
-                for name, text in texts.items()
-                if crcs.get(name) != str(crc32(text))
-            },
-            timer_checkpoint=base64.b64encode(checkpoint.encode()).decode() if checkpoint else "",
-            log_begin=log_begin,
-            log_end=self._store.log.end,  # last: the tables speak of nothing behind it
-        )
-
-    def _encode(self) -> dict[str, bytes]:
-        # Only what is written: slaves would remove the queues of a topic whose deletion fails.
-        current = {"topics": self._topics.written, "delay_offsets": self._delay.table()}
-        return {
-            table.path.name: table.encode(current.get(name)) for name, table in self._tables.items()
-        }

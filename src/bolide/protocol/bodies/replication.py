@@ -53,8 +53,18 @@ class TimerMetrics(Struct, kw_only=True):
     data_version: DataVersion = field(default_factory=DataVersion)
 
 
+class CopiedTable(Struct, kw_only=True):
+    """A table in a copy: the name of its file below `config`, the number of its lines, and the CRC
+    of all lines without their ends."""
+
+    name: str
+    lines: Int
+    crc: Long
+
+
 class ReplicaState(Struct, kw_only=True):
-    """Answer to BOLIDE_GET_REPLICA_STATE: tables of a master that its slave does not have yet."""
+    """First line of the answer to BOLIDE_GET_REPLICA_STATE, which is a copy of the tables of a
+    master that its slave does not have yet, or the first part of it."""
 
     log_end: Long = 0
     """End of the master's log when the tables were read. They may speak of messages before it, so a
@@ -62,8 +72,8 @@ class ReplicaState(Struct, kw_only=True):
     log_begin: Long = 0
     """End of the master's log before the tables were read. Messages behind it may belong to topics
     that the tables do not know yet."""
-    tables: dict[str, str] = field(default_factory=dict)
-    """By the name of its file below `config`, the text of each table that has changed."""
+    tables: list[CopiedTable] = field(default_factory=list)
+    """The tables that have changed, in the order of their lines."""
     timer_checkpoint: str = ""
     """The file `timercheck` in base64; empty if the master has no timers."""
 

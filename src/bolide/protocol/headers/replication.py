@@ -1,6 +1,6 @@
 """Headers between a master and its slaves."""
 
-from bolide.protocol.header import Header, Long
+from bolide.protocol.header import Header, Int, Long
 
 
 class HaAddresses(Header, frozen=True):
@@ -19,6 +19,16 @@ class ReplicaStateHeader(Header, frozen=True):
     """Id of the slave for replication."""
     adopted: bool = False
     """Whether the slave has adopted tables of this master."""
+    copy_id: Long = 0
+    """The copy of whose parts one is requested; 0 for the first part of a new copy."""
+    part: Int = 0
+
+
+class ReplicaStateReply(Header, frozen=True):
+    """Answer to BOLIDE_GET_REPLICA_STATE. A copy of one part has no id."""
+
+    copy_id: Long = 0
+    parts: Int = 1
 
 
 class ResetFlushOffsetHeader(Header, frozen=True):
