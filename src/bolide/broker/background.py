@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -27,6 +27,7 @@ MAX_BODY = 4 * 1024 * 1024
 """Maximum size of a JSON body: some ten thousand queues or subscriptions."""
 
 _SHORT_BODY = 64 * 1024
+_SLICE = 512
 _BREATH = 0.0001
 
 # Blocking work, each kind on threads of its own: a slow disk under the reads of a few clients must
@@ -114,6 +115,23 @@ def breathe() -> None:
     The loop would wait for a busy thread until the interpreter switches, which takes milliseconds.
     """
     time.sleep(_BREATH)
+
+
+def slices(items: Sequence[T], size: int = _SLICE) -> Iterator[Sequence[T]]:
+    """Yield the items in slices, each of which is little work."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    """Keys of two maps whose values differ. For threads; `before` may be changed meanwhile."""
+    found: list[str] = []
+    for keys in slices(list(after)):
+        found += [key for key in keys if before.get(key) != after[key]]
+        breathe()
+    for keys in slices(list(before)):
+        found += [key for key in keys if key not in after]
+        breathe()
+    return found
 
 
 async def save_or_restore(table: Table[T], before: T) -> None:

@@ -7,7 +7,7 @@ starts and when the attribute of a topic changes.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from bolide.broker.background import DEDUP, Background, on_thread
@@ -22,6 +22,7 @@ from bolide.broker.metadata.topic_attributes import DEDUP_WINDOW, has_window
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
+from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.refusals import ServiceNotAvailable
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.contract import Store
@@ -74,7 +75,7 @@ class DedupWindows:
     def start(self) -> None:
         """Start the recovery of windows; call on the event loop."""
         self._started = True
-        self.topics_changed()
+        self.topics_changed([topic.topic_name for topic in self._topics])
 
     def stop(self) -> None:
         self._stopped = True
@@ -156,17 +157,25 @@ class DedupWindows:
 
     # ---- recovery
 
-    def topics_changed(self, _: object = None) -> None:
-        """Start recovery for topics whose windows are new or have changed."""
+    def topics_changed(self, topics: Iterable[str]) -> None:
+        """Start recovery for those of the topics whose windows are new or have changed."""
         if not self._started:
             return
-        before, self._specs = self._specs, _window_specs(self._topics)
-        changed = {topic for topic in before if self._specs.get(topic) != before[topic]}
-        for topic in changed:  # a running recovery stops by itself
-            self._recovering.pop(topic, None)
-            self._windows.pop(topic, None)
-        self._recount()
-        new = self._specs.keys() - (before.keys() - changed)
+        new = []
+        for topic in topics:
+            found = self._topics.find(topic)
+            spec = None if found is None else _window_spec(found)
+            before = self._specs.get(topic)
+            if before == spec:
+                continue
+            if before is not None:  # a running recovery stops by itself
+                del self._specs[topic]
+                self._recovering.pop(topic, None)
+                self._windows.pop(topic, None)
+                self._recount()
+            if spec is not None:
+                self._specs[topic] = spec
+                new.append(topic)
         for topic in sorted(new, key=self._size):  # few topics wait for the largest
             work = self._recover(topic, self._specs[topic])
             self._recovering[topic] = self._background.start(work, f"broker-dedup-{topic}")
@@ -214,18 +223,14 @@ class DedupWindows:
         self.record_growth(count)
 
 
-def _window_specs(topics: TopicTable) -> dict[str, WindowSpec]:
-    specs = {}
-    for topic in topics:
-        if has_window(topic):
-            queues = max(topic.read_queue_nums, topic.write_queue_nums)
-            try:
-                length = WindowLength.parse(topic.attributes[DEDUP_WINDOW])
-            except ValueError as exc:  # from a table file written elsewhere
-                name = topic.topic_name
-                log.warning(
-                    "topic %s has no window, its %s is malformed: %s", name, DEDUP_WINDOW, exc
-                )
-                continue
-            specs[topic.topic_name] = WindowSpec(length, queues)
-    return specs
+def _window_spec(topic: TopicConfig) -> WindowSpec | None:
+    """The window that a topic is to have, if any."""
+    if not has_window(topic):
+        return None
+    try:
+        length = WindowLength.parse(topic.attributes[DEDUP_WINDOW])
+    except ValueError as exc:  # from a table file written elsewhere
+        name = topic.topic_name
+        log.warning("topic %s has no window, its %s is malformed: %s", name, DEDUP_WINDOW, exc)
+        return None
+    return WindowSpec(length, max(topic.read_queue_nums, topic.write_queue_nums))

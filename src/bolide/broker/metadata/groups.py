@@ -1,5 +1,6 @@
 """The consumer groups of a broker (`SubscriptionGroupManager`), and their requests."""
 
+import asyncio
 import logging
 import threading
 import time
@@ -7,7 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 
-from bolide.broker.background import MAX_BODY, on_saving_thread, read_json
+from bolide.broker.background import (
+    ADMIN,
+    MAX_BODY,
+    changed_keys,
+    on_saving_thread,
+    on_thread,
+    read_json,
+    slices,
+)
 from bolide.broker.metadata.group_attributes import GROUP_ATTRIBUTES
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topic_attributes import changed_attributes
@@ -145,21 +154,13 @@ class GroupTable:
         log.info("group %s may%s read %s", group, "" if readable else " not", topic)
         await self._save_now([group])
 
-    def adopt(self, table: GroupConfigTable) -> None:
+    async def adopt(self, table: GroupConfigTable) -> None:
         """Replace all groups by those of the master."""
-        known = self.table
-        names = known.subscription_group_table.keys() | table.subscription_group_table.keys()
-        self._table.value = table
+        before, self._table.value = self._table.value, table
         self._table.changed()
-        self.on_change(
-            {
-                name
-                for name in names
-                if known.subscription_group_table.get(name)
-                != table.subscription_group_table.get(name)
-                or known.forbidden_table.get(name) != table.forbidden_table.get(name)
-            }
-        )
+        for names in slices(await on_thread(ADMIN, _changed_groups, before, table)):
+            self.on_change(set(names))
+            await asyncio.sleep(0)
 
     def create_system_groups(self) -> None:
         """Create missing system groups. Blocks; called at start."""
@@ -215,6 +216,13 @@ class GroupTable:
         except InvalidParameter as exc:
             raise _not_found(group, f"the group cannot be created: {exc.remark}") from exc
         return GroupConfig(group_name=group)
+
+
+def _changed_groups(before: GroupConfigTable, after: GroupConfigTable) -> list[str]:
+    """Groups whose settings or permissions differ. For threads."""
+    changed = changed_keys(before.subscription_group_table, after.subscription_group_table)
+    changed += changed_keys(before.forbidden_table, after.forbidden_table)
+    return list(dict.fromkeys(changed))
 
 
 def _not_found(group: str, advice: str) -> GroupNotFound:

@@ -1,11 +1,12 @@
 """Committed consumer offsets by group, topic and queue (`ConsumerOffsetManager`)."""
 
+import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 
-from bolide.broker.background import on_saving_thread
+from bolide.broker.background import ADMIN, changed_keys, on_saving_thread, on_thread, slices
 from bolide.events import Listeners
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.offsets import ConsumerOffsets
@@ -130,27 +131,39 @@ class OffsetTable:
             self._resets.pop(key, None)
         return offset
 
-    def adopt(self, table: ConsumerOffsets) -> None:
-        """Replace all offsets by those of the master.
+    async def adopt(self, table: ConsumerOffsets) -> None:
+        """Take over the offsets of the master that differ, a slice at a time.
 
         What was committed here is kept as long as the master has not reached it: it may have come
-        back without asking for it.
+        back without asking for it. The caller gives the table away.
         """
-        for group, topic, queue_id, offset in self.own():
-            queues = table.offset_table.setdefault(f"{topic}@{group}", {})
+        found = table.offset_table
+        committed = set(self._own or ())
+        keys = await on_thread(ADMIN, _keys_to_adopt, self._offsets, found, committed)
+        self._is_modified = False  # the master's version is kept
+        self._table.value.data_version = table.data_version
+        self._table.changed()
+        for some in slices(keys):
+            for key in some:
+                self._adopt_one(key, found.get(key, {}))
+            self._table.changed()
+            await asyncio.sleep(0)
+
+    def _adopt_one(self, key: str, queues: dict[int, int]) -> None:
+        own = self._own.get(key, {}) if self._own else {}
+        for queue_id, offset in list(own.items()):
             if queues.get(queue_id, -1) < offset:
                 queues[queue_id] = offset
             else:
-                self.forget_own(group, topic, queue_id)
-        with self._saving:
-            self._table.value = table
-            self._offsets = table.offset_table
-        self._groups.clear()
-        self._topics.clear()
-        for key in self._offsets:
-            self._index(key)
-        self._is_modified = False  # the master's version is kept
-        self._table.changed()
+                del own[queue_id]
+        if queues:
+            if key not in self._offsets:
+                self._index(key)
+            self._offsets[key] = queues
+        elif self._offsets.pop(key, None) is not None:
+            topic, group = _split(key)
+            _discard(self._groups, topic, group)
+            _discard(self._topics, group, topic)
 
     def own(self) -> list[tuple[str, str, int, int]]:
         """What was committed at this slave and not reached by its master: group, topic, queue id
@@ -300,6 +313,12 @@ class OffsetTable:
             "%s moved the offset of %s in queue %s back from %s to %s",
             peer or "the broker", key, queue_id, before, offset,
         )  # fmt: skip
+
+
+def _keys_to_adopt(known: Offsets, found: Offsets, committed: set[str]) -> list[str]:
+    """Keys whose offsets differ or were committed here, each once. For threads."""
+    changed = changed_keys(known, found)
+    return [*committed, *(key for key in changed if key not in committed)]
 
 
 def _discard(index: dict[str, set[str]], name: str, value: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 
 import msgspec
 
-from bolide.broker.background import save_or_restore
+from bolide.broker.background import ADMIN, changed_keys, on_thread, save_or_restore, slices
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.events import AwaitedListeners, Listeners
@@ -220,9 +220,9 @@ class TopicTable:
     async def adopt(self, table: TopicConfigTable) -> set[str]:
         """Replace all topics by those of the master; returns the names of topics that are gone."""
         async with self._writing:
-            known = self._topics
-            topics = dict(table.topic_config_table)
-            if topics == known and table.data_version == self._version:
+            known, topics = self._topics, table.topic_config_table
+            changed = await on_thread(ADMIN, changed_keys, known, topics)
+            if not changed and table.data_version == self._version:
                 return set()
             before = self._table.value
             self._table.value = TopicConfigTable(
@@ -231,10 +231,10 @@ class TopicTable:
             self._table.changed()
             await save_or_restore(self._table, before)
             self._publish()
-            self.on_change(
-                {n for n in known.keys() | topics.keys() if known.get(n) != topics.get(n)}
-            )
-            return known.keys() - topics.keys()
+            for some in slices(changed):
+                self.on_change(set(some))
+                await asyncio.sleep(0)
+            return {name for name in changed if name not in topics}
 
     async def delete(self, topic: str, clean: Callable[[], Awaitable[None]] | None = None) -> bool:
         """Delete a topic; returns False if there was none.

@@ -287,9 +287,9 @@ class MetadataSync:
         if name == "topics":
             self._gone |= await parts.topics.adopt(value)
         elif name == "groups":
-            parts.groups.adopt(value)
+            await parts.groups.adopt(value)
         elif name == "offsets":
-            parts.offsets.adopt(value)
+            await parts.offsets.adopt(value)
         elif name == "delay_offsets":
             parts.delay.adopt(value)
         else:  # read when this slave becomes master

@@ -17,6 +17,7 @@ from bolide.broker.dedup.duplicates import Duplicates
 from bolide.broker.dedup.recovery import WindowReader
 from bolide.broker.dedup.window import Window, WindowLength
 from bolide.broker.delay import NotYet
+from bolide.broker.metadata.topic_attributes import has_window
 from bolide.kernel import COMPILED
 from bolide.model.message import Message
 from bolide.protocol.batch import encode_batch
@@ -460,6 +461,26 @@ async def test_a_topic_that_was_deleted_knows_nothing(tmp_path: Path) -> None:
         core.store.remove_topic("D")
         await core.topics.update(topic())
         assert place_of(await send(core, "a")).repeats is None
+
+
+@on_loop
+async def test_the_change_of_one_topic_looks_at_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with core_in(tmp_path) as core:
+        await core.topics.update(topic(topic_name="E"))
+        await core.duplicates.windows.ready("E")
+        seen: list[str] = []
+
+        def note(each: TopicConfig) -> bool:
+            seen.append(each.topic_name)
+            return has_window(each)
+
+        monkeypatch.setattr("bolide.broker.dedup.windows.has_window", note)
+        await core.topics.update(PLAIN)
+        assert seen == [PLAIN.topic_name]
+        assert core.duplicates.windows.covers("E")
+        assert not core.duplicates.windows.covers(PLAIN.topic_name)
 
 
 @on_loop

@@ -1,10 +1,12 @@
 """The group table: groups created on first use and changed by administrators."""
 
 import asyncio
+from collections.abc import Collection
 
 import pytest
 
-from bolide.protocol.bodies.groups import GroupConfig
+from bolide.protocol.bodies.data_version import DataVersion
+from bolide.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from bolide.protocol.refusals import GroupNotFound, InvalidParameter, ServerError
 from tests.support.aio import on_loop
 from tests.support.broker_tables import BrokerTables
@@ -128,3 +130,29 @@ async def test_updates_and_the_keeper_do_not_write_the_file_at_once(tables: Brok
     await keeper
     tables.groups.save()
     assert len(tables.restarted().groups) == 40
+
+
+# ---- of a slave
+
+
+@on_loop
+async def test_a_slave_announces_the_groups_that_differ_a_few_at_a_time(
+    tables: BrokerTables,
+) -> None:
+    groups = tables.groups
+    told: list[Collection[str]] = []
+    groups.require("gone")
+    groups.require("same")
+    groups.require("forbidden")
+    groups.on_change.add(told.append)
+    names = ["same", "forbidden", *(f"g{at}" for at in range(2000))]
+    given = GroupConfigTable(
+        subscription_group_table={name: GroupConfig(group_name=name) for name in names},
+        forbidden_table={"forbidden": {"T": 4}},
+        data_version=DataVersion(counter=7),
+    )
+    await groups.adopt(given)
+    assert max(map(len, told)) < 1000
+    assert set().union(*told) == {*names, "gone"} - {"same"}
+    assert groups.table == given
+    assert not groups.is_readable("forbidden", "T")

@@ -1,5 +1,6 @@
 """The table of committed offsets."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bolide.broker.metadata.offsets import OffsetTable
+from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.refusals import ServerError
 from bolide.store.tables import CONSUMER_OFFSETS, Table
@@ -249,21 +251,67 @@ TestOffsetsAgainstAModel = OffsetsAgainstAModel.TestCase
 # ---- slaves
 
 
-def test_a_slave_keeps_what_was_committed_to_it_until_the_master_has_come_as_far(
+@on_loop
+async def test_a_slave_keeps_what_was_committed_to_it_until_the_master_has_come_as_far(
     tmp_path: Path,
 ) -> None:
     offsets = OffsetTable(Table(tmp_path, CONSUMER_OFFSETS), is_copy=True)
-    offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 3, 1: 3}}))
+    await offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 3, 1: 3}}))
     offsets.commit("g", "T", 0, 7)
     offsets.commit("g", "T", 1, 2)  # back: that is the consumer's own affair
     assert offsets.own() == [("g", "T", 0, 7)]
 
-    offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 5, 1: 3}}))
+    await offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 5, 1: 3}}))
     assert offsets.of("g", "T") == {0: 7, 1: 3}
-    offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 8, 1: 3}}))
+    await offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 8, 1: 3}}))
     assert offsets.own() == []
-    offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 1, 1: 3}}))  # a reset at the master
+    await offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 1, 1: 3}}))  # reset there
     assert offsets.of("g", "T") == {0: 1, 1: 3}
+
+
+@on_loop
+async def test_a_slave_touches_only_what_differs_from_its_master(tmp_path: Path) -> None:
+    offsets = OffsetTable(Table(tmp_path, CONSUMER_OFFSETS), is_copy=True)
+    await offsets.adopt(ConsumerOffsets(offset_table={"T@g": {0: 3}, "U@g": {0: 1}, "V@h": {0: 1}}))
+    table, unchanged = offsets._offsets, offsets._offsets["T@g"]
+    await offsets.adopt(
+        ConsumerOffsets(
+            offset_table={"T@g": {0: 3}, "U@g": {0: 2}, "U@h": {0: 5}},
+            data_version=DataVersion(counter=7),
+        )
+    )
+    assert offsets._offsets is table
+    assert offsets._offsets["T@g"] is unchanged
+    assert offsets.table == ConsumerOffsets(
+        offset_table={"T@g": {0: 3}, "U@g": {0: 2}, "U@h": {0: 5}},
+        data_version=DataVersion(counter=7),
+    )
+    assert (offsets.topics_of("h"), offsets.groups_of("V")) == ({"U"}, set())
+    assert (offsets.topics_of("g"), offsets.groups_of("U")) == ({"T", "U"}, {"g", "h"})
+    offsets.save()
+    again = Table(tmp_path, CONSUMER_OFFSETS)
+    again.load()
+    assert again.value == offsets.table
+
+
+@on_loop
+async def test_commits_to_a_slave_count_while_it_adopts_many_offsets(tmp_path: Path) -> None:
+    offsets = OffsetTable(Table(tmp_path, CONSUMER_OFFSETS), is_copy=True)
+    await offsets.adopt(ConsumerOffsets(offset_table={"Own@g": {0: 1}}))
+    topics = [f"T{at}" for at in range(5000)]
+    told = {f"{topic}@g": {0: 5} for topic in topics} | {"Own@g": {0: 1}}
+    adopting = asyncio.create_task(offsets.adopt(ConsumerOffsets(offset_table=told)))
+    while offsets.find("g", "T0", 0) is None:  # noqa: ASYNC110  one slice later is too late
+        await asyncio.sleep(0)
+    assert offsets.find("g", "T4999", 0) is None
+    offsets.commit("g", "T4999", 0, 9)
+    offsets.commit("g", "T4998", 0, 3)
+    offsets.commit("g", "T0", 0, 8)
+    offsets.commit("g", "Own", 0, 2)
+    await adopting
+    found = {topic: offsets.find("g", topic, 0) for topic in (*topics, "Own")}
+    assert found == dict.fromkeys(topics, 5) | {"T0": 8, "T4999": 9, "Own": 2}
+    assert {topic for _, topic, _, _ in offsets.own()} == {"T0", "T4999", "Own"}
 
 
 def test_a_master_adopts_offsets_of_a_slave_that_are_ahead_and_within_its_queues(

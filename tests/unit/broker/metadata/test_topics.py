@@ -1,11 +1,13 @@
 """The topic table: topics created by sends and by administrators, durable over a crash."""
 
 import asyncio
+from collections.abc import Collection
 
 import pytest
 
 from bolide.model.names import SCHEDULE_TOPIC, TBW102
-from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.bodies.data_version import DataVersion
+from bolide.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from bolide.protocol.refusals import ServerError, TopicNotFound
 from tests.support.aio import on_loop
 from tests.support.broker_tables import BrokerTables
@@ -297,3 +299,30 @@ async def test_cleaning_up_happens_for_unknown_topics_only(started: BrokerTables
     assert cleaned == []
     await started.topics.if_unknown("T", clean)
     assert cleaned == ["x"]
+
+
+# ---- of a slave
+
+
+@on_loop
+async def test_a_slave_announces_the_topics_that_differ_a_few_at_a_time(
+    started: BrokerTables,
+) -> None:
+    topics = started.topics
+    told: list[Collection[str]] = []
+    await topics.update(TopicConfig(topic_name="Gone"))
+    await topics.update(TopicConfig(topic_name="Same"))
+    topics.on_change.add(told.append)
+    table = {each.topic_name: each for each in topics if each.topic_name != "Gone"}
+    new = {f"T{at}": TopicConfig(topic_name=f"T{at}") for at in range(2000)}
+    version = DataVersion(counter=7)
+    given = TopicConfigTable(topic_config_table=table | new, data_version=version)
+    assert await topics.adopt(given) == {"Gone"}
+    assert max(map(len, told)) < 1000
+    assert set().union(*told) == new.keys() | {"Gone"}
+    assert topics.data_version == version
+    assert "T1999" in topics
+
+    told.clear()
+    assert await topics.adopt(given) == set()
+    assert told == []
