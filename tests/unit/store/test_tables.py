@@ -5,11 +5,15 @@ import json
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
 
 from bolide.protocol import json_dialect
 from bolide.protocol.bodies.data_version import DataVersion
+from bolide.protocol.bodies.groups import GroupConfigTable
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from bolide.store.disk import Disk
@@ -25,6 +29,7 @@ from bolide.store.tables import (
     Table,
     TopicFilters,
 )
+from tests.support.struct_strategies import instances
 
 GOOD = b'{"offsetTable":{"T@G":{0:10}}}'
 OTHER = b'{"offsetTable":{"T@G":{0:5}}}'
@@ -329,3 +334,37 @@ def test_members_nobody_knows_are_passed_over(tmp_path: Path) -> None:
 def test_null_members_are_read_as_absent_ones(tmp_path: Path) -> None:
     put(tmp_path, b'{"dataVersion":null,"offsetTable":{"T@G":{0:1}}}', None)
     assert loaded(tmp_path) == {"T@G": {0: 1}}
+
+
+# ---- large tables
+
+
+@given(instances(GroupConfigTable))
+def test_a_table_is_encoded_in_slices_as_in_one_go(table: GroupConfigTable) -> None:
+    try:
+        at_once = msgspec.json.format(msgspec.json.encode(table, order="sorted"), indent=1)
+    except UnicodeEncodeError:
+        return
+    assert GROUPS.encode(table) == at_once
+
+
+def test_a_large_table_is_encoded_in_slices_whose_keys_are_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ["z", *(f"T{at:04}" for at in range(1000)), "a"]
+    table = TopicConfigTable(
+        topic_config_table={name: TopicConfig(topic_name=name) for name in names}
+    )
+    at_once = msgspec.json.format(msgspec.json.encode(table, order="sorted"), indent=1)
+    slices: list[list[str]] = []
+    encode = msgspec.json.encode
+
+    def note(value: Any, **how: Any) -> bytes:
+        if isinstance(value, dict):
+            slices.append(list(value))
+        return encode(value, **how)
+
+    monkeypatch.setattr(msgspec.json, "encode", note)
+    assert TOPICS.encode(table) == at_once
+    assert [name for each in slices for name in each] == sorted(names)
+    assert max(map(len, slices)) < 500
