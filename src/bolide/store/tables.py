@@ -116,7 +116,7 @@ class Table(Generic[T]):
 
     def decode(self, data: bytes) -> T:
         """Read a table that another broker sent. Raises BadJson."""
-        return fastjson.decode(data, self._kind.shape)
+        return decode_table(data, self._kind.shape)
 
     def save_due(self, now: float) -> bool:
         """Save if the value changed and the interval has passed; `now` is in seconds of any clock.
@@ -173,14 +173,17 @@ def _read(path: Path, shape: type[T]) -> T | None:
 
 
 def decode_table(data: bytes, shape: type[T]) -> T:
-    """Decode the content of a table's file.
+    """Decode a table, as its file has it or another broker sends it, of any size.
 
     Raises:
         BadJson: it is damaged.
     """
     if b"\0" in data:  # white space to Java's parser, and what a power cut leaves of a block
         raise fastjson.BadJson("the file has zero bytes: part of it was never written")
-    return fastjson.decode(_quote_keys(data), shape)
+    try:
+        return msgspec.json.decode(data, type=shape, strict=False)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return fastjson.decode(_quote_keys(data), shape)
 
 
 def _quote_keys(data: bytes) -> bytes:

@@ -368,3 +368,11 @@ def test_a_large_table_is_encoded_in_slices_whose_keys_are_in_order(
     assert TOPICS.encode(table) == at_once
     assert [name for each in slices for name in each] == sorted(names)
     assert max(map(len, slices)) < 500
+
+
+def test_offsets_of_any_size_are_read_as_rocketmq_sends_them(tmp_path: Path) -> None:
+    queues = {queue_id: 10**9 + queue_id for queue_id in range(20_000)}
+    value = ConsumerOffsets(offset_table={f"T{at}@g": queues for at in range(15)})
+    sent = CONSUMER_OFFSETS.encode(value)
+    assert len(sent) > json_dialect.MAX_SIZE
+    assert Table(tmp_path, CONSUMER_OFFSETS).decode(sent) == value

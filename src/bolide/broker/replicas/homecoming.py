@@ -30,7 +30,7 @@ from bolide.protocol.headers.replication import HaAddresses
 from bolide.remoting.address import format_address
 from bolide.remoting.client import RemotingClient
 from bolide.store.message_store import MessageStore
-from bolide.store.tables import DelayOffsets
+from bolide.store.tables import DelayOffsets, decode_table
 from bolide.store.timers import TimerCheckpoint
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Homecoming:
 
     async def _take_offsets(self, slave: str) -> None:
         answer = await self.client.call(slave, RequestCode.GET_ALL_CONSUMER_OFFSET)
-        table = await on_thread(ADMIN, fastjson.decode, bytes(answer.body), ConsumerOffsets)
+        table = await on_thread(ADMIN, decode_table, bytes(answer.body), ConsumerOffsets)
         taken = self.offsets.take_ahead(table, self.store.max_offset)
         self._report("consumer offsets", slave, taken)
 
