@@ -148,7 +148,11 @@ class CommitLog:
             self._add(open_log_file(path, self._file_size))
 
     def open_at(self, end: int) -> None:
-        """Open the log for appends at `end`; files behind it are removed."""
+        """Open the log for appends at `end`; files behind it are removed.
+
+        Raises:
+            OSError: a file cannot be removed: what it holds might follow new records one day.
+        """
         self._drop_behind(end)
         self.end = self.written = self.flushed = self._hot_from = self._populated = end
 
@@ -260,15 +264,15 @@ class CommitLog:
         No flush may be under way: it would set the positions back to the old end.
 
         Raises:
-            OSError: the disk fails. The end of the log stays, so that a caller that compares it
-                cuts again: bytes that are not erased would come back when the store is opened.
+            OSError: the disk fails. The log still ends behind the position, so that a caller that
+                compares them cuts again: bytes that are not erased would come back when the store
+                is opened.
         """
         position = min(self.end, position)
+        self._drop_behind(position)
         self.erase_behind(position)
         self._pending.clear()
-        self.end = position
-        self.written, self.flushed = min(self.written, position), min(self.flushed, position)
-        self._drop_behind(position)
+        self._shorten(position)
 
     def clear(self, position: int) -> None:
         """Remove all files; the log goes on at a position, a multiple of the file size. Blocks.
@@ -276,8 +280,10 @@ class CommitLog:
         Raises:
             OSError: a file cannot be removed; the log stays as it is.
         """
-        for file in reversed(self.files):  # newest first: a log with a gap cannot be opened
-            self._disk.remove(file.path)
+        with self._spare_lock:
+            self._drop_spare()
+            for file in reversed(self.files):  # newest first: a log with a gap cannot be opened
+                self._disk.remove(file.path)
         self._drop_behind(-1)
         self.open_at(position)
 
@@ -291,7 +297,12 @@ class CommitLog:
         self._pending.clear()
         self.end = self.written
         self.last_record = -1
-        self._drop_behind(self.end)
+        try:
+            self._drop_behind(self.end)
+        except OSError as exc:  # a later allocation replaces the file
+            log.warning("a file behind the end of the log cannot be removed: %s", exc)
+            while self.files and self.files[-1].start > self.end:
+                self._forget_last()
 
     def erase_behind(self, position: int) -> None:
         """Zero the bytes that a failed group commit may have left behind a position. Blocks."""
@@ -398,9 +409,7 @@ class CommitLog:
         return [file.path for file in gone]
 
     def close(self) -> None:
-        if self._spare:
-            _discard(self._spare, self._disk)
-            self._spare = None
+        self._drop_spare()
         self.remove_retired(forcibly=True)
         for file in (*self.files, *self.retired):
             if not file.close():
@@ -442,18 +451,43 @@ class CommitLog:
             self._room_end = 0
 
     def _drop_behind(self, position: int) -> None:
-        """Delete the files that begin behind a position."""
-        with self._files_lock:
-            dropped = [file for file in self.files if file.start > position]
-            self.files = self.files[: len(self.files) - len(dropped)]
-        self._point_at_tail()
+        """Delete the files that begin behind a position, the newest first.
+
+        A log with a gap cannot be opened, so no crash and no failure may leave one.
+
+        Raises:
+            OSError: a file cannot be removed; the log ends there.
+        """
+        directories = set()
         with self._spare_lock:  # keeps others from creating a file of the same name
-            spare, self._spare = self._spare, None
-            for file in (*dropped, *([spare] if spare else ())):
-                try:
-                    _discard(file, self._disk)
-                except OSError as exc:  # a later allocation replaces the file
-                    log.warning("%s cannot be removed: %s", file.path, exc)
+            self._drop_spare()
+            while self.files and self.files[-1].start > position:
+                path = self.files[-1].path
+                self._disk.remove(path)
+                self._forget_last()
+                directories.add(path.parent)
+        for directory in directories:  # after a power cut no file may follow new records
+            self._disk.sync_directory(directory)
+
+    def _drop_spare(self) -> None:
+        """Delete the file that was made ahead."""
+        if self._spare:
+            self._disk.remove(self._spare.path)
+            self._spare.close()
+            self._spare = None
+
+    def _forget_last(self) -> None:
+        """Shorten the log to the beginning of its last file, and close that."""
+        with self._files_lock:
+            self.files, file = self.files[:-1], self.files[-1]
+        self._point_at_tail()
+        self._pending = [each for each in self._pending if each.file is not file]
+        self._shorten(file.start)
+        file.close()
+
+    def _shorten(self, end: int) -> None:
+        self.end = min(self.end, end)
+        self.written, self.flushed = min(self.written, end), min(self.flushed, end)
 
     def _put_bytes(self, file: LogFile, at: int, data: bytes | memoryview) -> None:
         if self._staged:
@@ -465,11 +499,6 @@ class CommitLog:
         file = self.find_file(position)
         if file:
             self._disk.zero(file.descriptor, position - file.start, file.size)
-
-
-def _discard(file: LogFile, disk: Disk) -> None:
-    file.close()
-    disk.remove(file.path)
 
 
 def open_log_file(path: Path, size: int) -> LogFile:

@@ -56,10 +56,11 @@ def truncate_store(store: "MessageStore", position: int) -> Truncation:
         store.forget_keys(position)
         if store.index:
             store.index.truncate(position)
-        store.log.cut(position)
+        # Before the log: if that fails, what is left of it has no units until it is dispatched.
         store.replica.dispatched = min(store.replica.dispatched, position)
         store.recount_units()
         store.log.last_record = -1
+        store.log.cut(position)
     return _done(store, Truncation(position, end - position, records, kept))
 
 

@@ -52,6 +52,21 @@ class FullDisk(Disk):
         return super().allocate(path, size)
 
 
+class StuckDisk(Disk):
+    """A disk that notes which files are removed, and does not remove one of them."""
+
+    stuck = -1
+
+    def __init__(self) -> None:
+        self.removed: list[int] = []
+
+    def remove(self, path: Path) -> None:
+        if int(path.name) == self.stuck:
+            raise OSError(5, "Input/output error")
+        self.removed.append(int(path.name))
+        super().remove(path)
+
+
 # ---- writing
 
 
@@ -199,6 +214,45 @@ def test_rewinding_takes_back_records_and_the_files_they_began(
     assert (log.end, names(tmp_path), log.last_record) == (3000, [0], -1)
     assert log.take_pending() == ([], 3000)
     assert put(log, 1000) == 3000
+
+
+def test_a_file_that_cannot_be_removed_leaves_no_gap_when_appends_are_taken_back(
+    open_log: Open, tmp_path: Path
+) -> None:
+    disk = StuckDisk()
+    log = open_log(staged=True, disk=disk)
+    for _ in range(4):
+        put(log, 3000)
+    disk.stuck = 2 * SIZE
+    log.rewind()
+    assert (log.end, names(tmp_path)) == (0, [0, SIZE, 2 * SIZE])
+    assert [put(log, 3000) for _ in range(2)] == [0, SIZE]
+    assert names(tmp_path) == [0, SIZE, 2 * SIZE]
+
+
+def test_a_log_that_cannot_drop_what_is_behind_its_end_is_not_opened(
+    open_log: Open, tmp_path: Path
+) -> None:
+    disk = StuckDisk()
+    log = open_log()
+    for _ in range(4):
+        put(log, 3000)
+    log.close()
+    disk.stuck = 2 * SIZE
+    with pytest.raises(OSError, match="Input/output"):
+        open_log(disk=disk, end=3000)
+    assert names(tmp_path) == [0, SIZE, 2 * SIZE]
+
+
+def test_a_log_is_cleared_from_its_spare_file_on(open_log: Open) -> None:
+    disk = StuckDisk()
+    log = open_log(disk=disk)
+    for _ in range(3):
+        put(log, 3000)
+    log.make_spare()
+    disk.removed.clear()
+    log.clear(100 * SIZE)
+    assert list(dict.fromkeys(disk.removed)) == [3 * SIZE, 2 * SIZE, SIZE, 0]
 
 
 # ---- opening

@@ -1,4 +1,5 @@
 import errno
+import random
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from bolide.store.message_store import MessageStore
 from bolide.store.reading import ReadLimits
 from bolide.store.replica_log import LogMismatch
 from bolide.store.truncation import truncate_store
-from tests.support.faults import FaultyDisk, copy_store
+from tests.support.faults import FaultyDisk, PowerCutDisk, copy_store
 from tests.support.store import body_of, draft, small_config
 
 
@@ -244,6 +245,95 @@ def test_a_cut_that_fails_is_made_good_by_the_next(tmp_path: Path, call: str) ->
         assert store.log.end == len(data)
 
 
+class StuckDisk(Disk):
+    """One file of the log cannot be removed."""
+
+    is_stuck = False
+
+    def remove(self, path: Path) -> None:
+        if self.is_stuck and path.name == f"{4096:020d}":
+            raise OSError(errno.EIO, "Input/output error")
+        super().remove(path)
+
+
+def test_a_crash_at_any_moment_of_a_cut_leaves_a_store_that_opens(tmp_path: Path) -> None:
+    class WatchedDisk(Disk):
+        moments = 0
+        is_watched = False
+
+        def remove(self, path: Path) -> None:
+            super().remove(path)
+            if self.is_watched and path.parent.name == "commitlog":
+                self.moments += 1
+                copy_store(tmp_path / "store", tmp_path / str(self.moments))
+
+    disk = WatchedDisk()
+    with MessageStore(small_config(tmp_path / "store"), background=False, disk=disk) as store:
+        fill(store, 300, size=100)
+        store.replica.begin()
+        data, files, position = log_bytes(store), len(store.log.files), _boundaries(store)[10]
+        disk.is_watched = True
+        truncate_store(store, position)
+        disk.is_watched = False
+        assert disk.moments == files - 1 > 3
+    for moment in range(1, disk.moments + 1):
+        with MessageStore(small_config(tmp_path / str(moment)), background=False) as store:
+            assert store.log.end >= position
+            assert log_bytes(store) == data[: store.log.end]
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_a_cut_that_cannot_remove_a_file_leaves_no_gap(tmp_path: Path, mode: FlushMode) -> None:
+    config, disk = small_config(tmp_path / "store", mode=mode), StuckDisk()
+    with MessageStore(config, background=False, disk=disk) as store:
+        fill(store, 300, size=100)
+        store.flush()
+        store.replica.begin()
+        data, position = log_bytes(store), _boundaries(store)[10]
+        disk.is_stuck = True
+        with pytest.raises(OSError, match="Input/output"):
+            truncate_store(store, position)
+        assert store.replica.end > position
+        assert log_bytes(store) == data[: store.replica.end]
+        killed = copy_store(config.root, tmp_path / "killed")
+
+        disk.is_stuck = False
+        truncate_store(store, position)
+        assert store.replica.end == position
+    with MessageStore(small_config(killed, mode=mode), background=False) as store:
+        assert log_bytes(store) == data[: store.log.end]
+
+
+def test_a_power_cut_at_any_moment_of_a_cut_leaves_the_beginning_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "_BOOT_ID", tmp_path / "boot_id")
+    (tmp_path / "boot_id").write_text("1")
+    config, chance = small_config(tmp_path / "store"), random.Random(6)
+    with MessageStore(config, background=False) as store:
+        fill(store, 300, size=100)
+    disk, left = PowerCutDisk(config.root), 0
+
+    def cut(_: str) -> None:
+        nonlocal left
+        left += 1
+        disk.cut(tmp_path / str(left), chance)
+
+    with MessageStore(config, background=False, disk=disk) as store:
+        store.replica.begin()
+        data, position = log_bytes(store), _boundaries(store)[10]
+        disk.on_moment = cut
+        truncate_store(store, position)
+        disk.on_moment = lambda _: None
+        disk.cut(tmp_path / "after", chance, new=0)
+    (tmp_path / "boot_id").write_text("2")
+    for name in range(1, left + 1):
+        with MessageStore(small_config(tmp_path / str(name)), background=False) as store:
+            assert store.log.end >= position
+            assert log_bytes(store) == data[: store.log.end]
+    assert len(list((tmp_path / "after" / "commitlog").iterdir())) == 1
+
+
 def test_no_recovery_point_stays_behind_a_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,14 +370,6 @@ def test_a_discarded_log_is_kept_without_a_copy(tmp_path: Path) -> None:
 
 def test_a_log_whose_files_cannot_be_removed_stays(tmp_path: Path) -> None:
     """With a gap behind the file that is left the store could not be opened again."""
-
-    class StuckDisk(Disk):
-        is_stuck = False
-
-        def remove(self, path: Path) -> None:
-            if self.is_stuck and path.name == f"{4096:020d}":
-                raise OSError(errno.EIO, "Input/output error")
-            super().remove(path)
 
     disk = StuckDisk()
     with MessageStore(small_config(tmp_path), background=False, disk=disk) as store:
