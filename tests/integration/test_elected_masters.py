@@ -1,6 +1,7 @@
 """Broker groups in controller mode: elections, confirmed messages, deposed masters."""
 
 import asyncio
+import shutil
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -152,6 +153,7 @@ async def test_epochs_behind_the_log_are_dropped_at_the_start(tmp_path: Path) ->
         controller_addr=(free_peers(1).partition("-")[2],),
     ) as broker:
         assert list(epochs_below(broker)) == [EpochStart(1, 0)]
+        assert broker.store.may_have_lost_tail
 
 
 def epochs_below(broker: Broker) -> Epochs:
@@ -181,6 +183,46 @@ async def test_a_slave_takes_over_with_everything_acknowledged(tmp_path: Path) -
         await members.start(name)
         await members.in_sync(2)
         assert len(members.masters()) == 1
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param(["commitlog"], id="its log"),
+        pytest.param(["commitlog", "checkpoint"], id="log and checkpoint"),
+        pytest.param(["commitlog", "checkpoint", "epochFileCheckpoint"], id="all but its id"),
+    ],
+)
+@on_loop
+async def test_a_member_that_lost_its_log_is_not_elected(tmp_path: Path, lost: list[str]) -> None:
+    """All members are stopped, and the one that comes back first has an empty disk."""
+    async with group(tmp_path, "a", "b") as members:
+        first = await members.master()
+        await members.in_sync(2)
+        async with BrokerClient(first.address) as client:
+            for number in range(20):
+                await client.send("T", b"%d" % number, queue_id=0)
+        await until(lambda: all(len(epochs_below(each)) for each in members.brokers.values()))
+        names = {each is first: name for name, each in members.brokers.items()}
+        await asyncio.gather(*(members.stop(name) for name in names.values()))
+        for name in lost:
+            path = tmp_path / names[False] / "store" / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+        empty = await members.start(names[False])
+        assert empty.membership is not None
+        await until(lambda: _is_in_no_set(empty.membership))
+        again = await members.start(names[True])
+        await members.in_sync(2)
+        assert members.masters() == [again]
+        assert again.store.max_offset("T", 0) == 20
+        await until(lambda: log_bytes(empty.store) == log_bytes(again.store))
+
+
+def _is_in_no_set(member: Membership | None) -> bool:
+    assert member is not None
+    state = member.state
+    return state is not None and member.member_id not in state.members
 
 
 @on_loop

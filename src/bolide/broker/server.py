@@ -266,7 +266,7 @@ class Broker:
         identity_file = Path(config.store_path_broker_identity or root / "brokerIdentity")
         self._epochs = Epochs(epoch_file, self._disk)
         await asyncio.to_thread(self._epochs.load)
-        await asyncio.to_thread(self._epochs.drop_behind, self.store.log.end)
+        await asyncio.to_thread(_drop_lost_epochs, self._epochs, self.store)
         self.store.log.confirmed = self.store.confirmed_before
         self._controllers = Controllers(self._client, lambda: self.config.value.controller_addr)
         membership = Membership(
@@ -366,6 +366,15 @@ def broker_access(config: BrokerConfig, store_config: StoreConfig) -> Access:
     """The access control of a broker; its files are below the store. Raises ConfigError."""
     directory = store_config.root / "config" / "auth"
     return choose_access(config, directory=directory, cluster=config.broker_cluster_name)
+
+
+def _drop_lost_epochs(epochs: Epochs, store: MessageStore) -> None:
+    """Drop the epochs of a part of the log that is not there any more. Blocks."""
+    last, end = epochs.last, store.log.end
+    if last is not None and last.start > end:
+        # A member that is stopped while it cuts its log is noted, too; it is in no set then.
+        store.note_lost_tail(f"it ends at {end}, and epoch {last.epoch} began at {last.start}")
+        epochs.drop_behind(end)
 
 
 def _begin_epoch(epochs: Epochs, epoch: int, commit_log: CommitLog) -> None:

@@ -79,7 +79,7 @@ class Epochs:
     def drop_behind(self, end: int) -> None:
         """Remove the epochs that begin behind the end of the log. Blocks.
 
-        A power cut leaves them: it shortens the log, but not this file.
+        A power cut or a lost disk leaves them: it shortens the log, but not this file.
         """
         self._replace([each for each in self._entries if each.start <= end])
 

@@ -66,6 +66,11 @@ class Checkpoint:
         """Store time up to which records are in log and queues, by RocketMQ's rule."""
         return max(min(self.log_timestamp, self.queue_timestamp) - _SAFETY_MS, 0)
 
+    @property
+    def synced_end(self) -> int:
+        """Position up to which the log was on the disk: no crash makes it end before."""
+        return max(self.confirm_offset, self.recovery_point.position if self.recovery_point else 0)
+
     def encode(self) -> bytes:
         times = self.log_timestamp, self.queue_timestamp, self.index_timestamp
         head = _TIMES.pack(*times, self.master_flushed_offset, self.confirm_offset)
@@ -96,6 +101,10 @@ class CheckpointFile:
         self._disk = disk
         self.value = Checkpoint()
 
+    @property
+    def exists(self) -> bool:
+        return self._path.exists()
+
     def load(self) -> Checkpoint:
         with contextlib.suppress(FileNotFoundError):
             self.value = Checkpoint.decode(self._path.read_bytes())
@@ -110,6 +119,18 @@ class CheckpointFile:
         """Remove the recovery point before an operation that invalidates it. Blocks."""
         if self.value.recovery_point:
             self.save(replace(self.value, recovery_point=None))
+
+    def withdraw(self, position: int) -> None:
+        """Remove what is said of the log behind a position, before it is cut there. Blocks."""
+        value, point = self.value, self.value.recovery_point
+        if value.synced_end > position:
+            self.save(
+                replace(
+                    value,
+                    confirm_offset=max(min(value.confirm_offset, position), 0),
+                    recovery_point=point if point and point.position <= position else None,
+                )
+            )
 
 
 def save_page(path: Path, data: bytes, disk: Disk, *, step: str) -> None:

@@ -102,7 +102,8 @@ class StoreMaintenance:
         store.index_keys()
         written = self._may_write(now) and self._write_queues()
         point = self._checkpoint.value.recovery_point
-        behind = store.log.end - (point.position if point else 0)
+        begin = store.log.min_offset if store.log.files else store.log.end
+        behind = store.log.end - max(begin, point.position if point else 0)
         waited = now - self._last_checkpoint
         far = behind >= _CHECKPOINT_BYTES and waited >= _DUTY_CYCLE * self._checkpoint_took
         if far or waited >= config.queue_flush_thorough_interval:
@@ -131,24 +132,25 @@ class StoreMaintenance:
             finally:
                 self._checkpoint_took = time.monotonic() - begun
 
-    def forget_recovery_point(self, position: int) -> None:
-        """Remove a recovery point behind a position, before the log is cut there. Blocks.
+    def withdraw_checkpoint(self, position: int) -> None:
+        """Remove what the checkpoint says of the log behind a position, before a cut. Blocks.
 
-        Recovery would take the log to reach that point, with a hole from the cut on.
+        Recovery would take the log to reach the recovery point, with a hole from the cut on, and
+        what was confirmed to be lost.
 
         Raises:
             OSError: the checkpoint cannot be written.
         """
         with self._checkpoint_lock:
-            point = self._checkpoint.value.recovery_point
-            if point is not None and point.position > position:
-                self._checkpoint.void_recovery_point()
+            self._checkpoint.withdraw(position)
 
     def _checkpoint_now(self) -> bool:
         store = self._store
         with self._lock:
             end, last = store.sound_end, store.log.last_record
             timestamp, units = store.log.last_timestamp, store.units
+            if not store.log.files:  # it may begin anywhere when the store is opened again
+                end, last = 0, -1
         self._last_checkpoint = time.monotonic()
         if not (store.flush() and self._write_queues() and self._sync_queues()):
             return False

@@ -63,6 +63,8 @@ class MessageStore(FileAppends):
     log: CommitLog
     queues: QueueTable
     compaction: TopicCompaction
+    began_empty: bool
+    """Whether there was neither a log nor a checkpoint when the store was opened."""
 
     def __init__(
         self,
@@ -220,12 +222,11 @@ class MessageStore(FileAppends):
             file.flush()
             os.fsync(file.fileno())
         self._disk.sync_directory(root)
-        checkpoint = self._checkpoint.load()
+        had_checkpoint, checkpoint = self._checkpoint.exists, self._checkpoint.load()
         point = checkpoint.recovery_point
         # With SYNC_FLUSH nothing was acknowledged, or reported to a master, before it was synced.
         if not (clean or was_synced or _same_boot(point)):
-            self._lost_tail.touch()
-        self._disk.sync_directory(root)
+            self.note_lost_tail("it was not closed, and what was not on the disk may be gone")
         loaded = LoadedStore(
             log=self.log,
             queues=self.queues,
@@ -235,8 +236,10 @@ class MessageStore(FileAppends):
             delays=self._delays,
             index_safe=config.index_safe,
             aside=root / "cut",
+            note_lost_tail=self.note_lost_tail,
         )
         self.recovery = recover(loaded, clean=clean, progress=self._progress)
+        self.began_empty = not had_checkpoint and not self.log.end
         self._units = self.queues.units()
         self.compaction.load(clean=clean)
         self._start_maintenance()
@@ -343,9 +346,18 @@ class MessageStore(FileAppends):
 
     @property
     def may_have_lost_tail(self) -> bool:
-        """Whether the system went down with the store open, so that the log may lack messages that
-        were acknowledged. It stays so, over restarts, until `lost_tail_is_known`."""
+        """Whether the log may lack messages at its end that were acknowledged.
+
+        So it is after the system went down with the store open, and if the log is shorter than it
+        was known to be. It stays so, over restarts, until `lost_tail_is_known`.
+        """
         return self._lost_tail.exists()
+
+    def note_lost_tail(self, reason: str) -> None:
+        """The log may lack messages at its end. Blocks."""
+        log.warning("the log may lack messages at its end: %s", reason)
+        self._lost_tail.touch()
+        self._disk.sync_directory(self.config.value.root)
 
     def lost_tail_is_known(self) -> None:
         """The controller has taken note that the log may lack messages."""

@@ -66,6 +66,8 @@ class LoadedStore:
     index_safe: bool
     aside: Path
     """Directory for sound records that had to be cut off."""
+    note_lost_tail: Callable[[str], None]
+    """Called if the log has lost what it had at its end, with the reason. Blocks."""
 
 
 def log_progress(every: float = 2.0) -> Progress:
@@ -296,6 +298,12 @@ def _finish(
                 "%s sound records behind the end of the log at %s are kept aside in %s",
                 report.kept_records, report.end, ", ".join(map(str, report.kept_aside)),
             )  # fmt: skip
+    known = loaded.checkpoint.synced_end
+    # Before anything is erased, or another checkpoint is written: a crash may follow.
+    if report.end < known:
+        loaded.note_lost_tail(f"it ends at {report.end}, and up to {known} it was on the disk")
+    elif report.kept_records:
+        loaded.note_lost_tail(f"it is damaged at {report.end}, and sound records follow")
     loaded.log.open_at(report.end)
     if report.cut or not report.clean:
         # Synced: after a power cut the discarded bytes must not follow new records.

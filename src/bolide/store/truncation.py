@@ -51,7 +51,7 @@ def truncate_store(store: "MessageStore", position: int) -> Truncation:
     # Without the lock, as it may take long.
     kept, records = save_tail(store.log, position, _aside(store))
     with store.exclusively():
-        store.maintenance.forget_recovery_point(position)
+        store.maintenance.withdraw_checkpoint(position)
         store.queues.truncate(position, thoroughly=True)
         store.forget_keys(position)
         if store.index:
@@ -79,7 +79,7 @@ def restart_store(store: "MessageStore", position: int) -> Truncation:
     with store.exclusively():
         removed = end - store.log.min_offset
         records = sum(queue.max_offset - queue.min_offset for queue in store.queues)
-        store.maintenance.forget_recovery_point(-1)
+        store.maintenance.withdraw_checkpoint(-1)
         store.queues.restart()
         store.forget_keys(0)
         if store.index:

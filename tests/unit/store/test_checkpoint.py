@@ -82,6 +82,33 @@ def test_voiding_removes_the_recovery_point_and_keeps_the_times(tmp_path: Path) 
     assert file.load() == replace(FULL, recovery_point=None)
 
 
+@pytest.mark.parametrize(
+    ("point", "confirmed", "position", "kept_point", "kept_confirmed"),
+    [
+        (100, 80, 100, True, 80),
+        (100, 80, 99, False, 80),
+        (100, 80, 50, False, 50),
+        (0, 0, -1, False, 0),
+        (None, 80, 50, False, 50),
+    ],
+)
+def test_what_is_said_of_the_log_behind_a_cut_is_withdrawn(
+    tmp_path: Path,
+    point: int | None,
+    confirmed: int,
+    position: int,
+    kept_point: bool,
+    kept_confirmed: int,
+) -> None:
+    file = CheckpointFile(tmp_path / "checkpoint", Disk())
+    known = RecoveryPoint(position=point, last_record=-1, units=0) if point is not None else None
+    file.save(replace(FULL, confirm_offset=confirmed, recovery_point=known))
+    assert file.value.synced_end == max(point or 0, confirmed)
+    file.withdraw(position)
+    assert file.load().recovery_point == (known if kept_point else None)
+    assert file.load().confirm_offset == kept_confirmed
+
+
 def test_a_failed_save_keeps_what_was_known(tmp_path: Path) -> None:
     class FullDisk(Disk):
         def write(self, descriptor: int, data: bytes | bytearray | memoryview, at: int) -> None:

@@ -120,6 +120,9 @@ class Enrolment:
     async def _get_id(self) -> None:
         known = await asyncio.to_thread(self._identity.load)
         if known is not None:
+            if self.member_id < 0 and self._store.began_empty:
+                reason = "this broker is a member of its group, and its store was empty"
+                await asyncio.to_thread(self._store.note_lost_tail, reason)
             self.member_id = known
             return
         config = self._cell.value

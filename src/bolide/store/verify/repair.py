@@ -147,7 +147,8 @@ class Repair:
                 queue_timestamp=timestamp,
                 index_timestamp=index.end_timestamp,
                 master_flushed_offset=before.master_flushed_offset,
-                confirm_offset=end,
+                # If the log was longer, the next start shall see that.
+                confirm_offset=max(end, before.synced_end),
                 recovery_point=RecoveryPoint(
                     position=end, last_record=-1, units=units, index=index, boot_id=boot_id()
                 ),

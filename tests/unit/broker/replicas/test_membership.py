@@ -144,8 +144,12 @@ class Bench:
             log=self.log,
             sound_end=100,
             may_have_lost_tail=True,
+            began_empty=False,
             lost_tail_is_known=lambda: None,
+            note_lost_tail=lambda _: self.lost_tails.append(True),
         )
+        self.lost_tails: list[bool] = []
+        """How often it was noted that the log lacks something."""
         self.master = FakeMaster()
         self.roles: list[Role] = []
         self.opened: list[int] = []
@@ -225,6 +229,25 @@ async def test_a_new_member_applies_for_an_id_and_keeps_it(tmp_path: Path) -> No
     assert registered.broker_id == OWN
     assert registered.restarted
     assert registered.lost_tail
+    assert not bench.lost_tails
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+@pytest.mark.parametrize("began_empty", [True, False])
+@on_loop
+async def test_a_member_that_has_nothing_but_its_id_lost_its_log(
+    tmp_path: Path, has_id: bool, began_empty: bool
+) -> None:
+    bench = Bench(tmp_path)
+    bench.store.began_empty = began_empty
+    if has_id:
+        bench.identity.confirm(OWN)
+    task = asyncio.create_task(bench.membership.run())
+    await until(lambda: bench.controllers.sent(Code.CONTROLLER_REGISTER_BROKER))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert bool(bench.lost_tails) is (has_id and began_empty)
 
 
 @pytest.mark.parametrize(
