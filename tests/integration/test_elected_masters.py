@@ -23,10 +23,13 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.protocol.ha import EpochStart
 from bolide.protocol.headers.controller import CleanBrokerHeader
+from bolide.protocol.inner_batch import unwrap
 from bolide.protocol.refusals import Refusal
 from bolide.replication.epochs import Epochs
 from bolide.store.errors import NoLease, ReplicaRefuses
+from bolide.store.tables import has_batch_queues
 from tests.support.aio import PATIENCE, on_loop, until
+from tests.support.batches import create_batch_topic, items, send_batch
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.controllers import controller, free_peers
 from tests.support.name_servers import name_server
@@ -248,6 +251,45 @@ async def test_a_topic_whose_settings_were_not_copied_yet_keeps_its_messages(
         await members.in_sync(3)
         await until(lambda: "Fresh" in old.parts.topics)
         assert old.store.max_offset("Fresh", 0) == 1
+
+
+@pytest.mark.parametrize("settings_come", [True, False])
+@on_loop
+async def test_a_new_topic_with_batch_queues_keeps_its_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings_come: bool
+) -> None:
+    """The log reaches the slave before the settings of the topic do."""
+    if not settings_come:
+        monkeypatch.setattr(MetadataSync, "arrived", lambda *_: None)
+    interval = 1.0 if settings_come else 60.0
+    async with group(tmp_path, "a", "b", metadata_sync_interval=interval) as members:
+        first = await members.master()
+        await members.in_sync(2)
+        (slave,) = members.slaves()
+        async with BrokerClient(first.address) as client:
+            await create_batch_topic(client)
+            await send_batch(client, items(0, 5))
+            await client.send("Bulk", b"5")
+            if settings_come:
+                await until(lambda: "Bulk" in slave.parts.topics)
+            await send_batch(client, items(6, 3))
+            await client.send("Bulk", b"9")
+        (name,) = (name for name, each in members.brokers.items() if each is first)
+        await members.stop(name)
+
+        second = await members.master()
+        topic = second.parts.topics.require("Bulk")
+        assert has_batch_queues(topic)
+        async with BrokerClient(second.address) as client:
+            assert await bodies_in(client, "Bulk") == [b"%d" % number for number in range(10)]
+            await send_batch(client, items(10, 2))
+            assert await bodies_in(client, "Bulk") == [b"%d" % number for number in range(12)]
+
+
+async def bodies_in(client: BrokerClient, topic: str) -> list[bytes]:
+    """The bodies of all messages in queue 0."""
+    found = await client.pull(topic, 0)
+    return [bytes(message.body) for record in found.records for message in unwrap(record)]
 
 
 @on_loop

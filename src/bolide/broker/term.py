@@ -185,12 +185,13 @@ async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
 
 
 def _restore_topics(topics: TopicTable, store: MessageStore) -> None:
-    """Create the topics of a new master that only its queues know. Blocks."""
+    """Create the topics of a new master, and set the kinds, that only its queues know. Blocks."""
     counts: dict[str, int] = {}
     for topic, queue_id in store.queues.keys:
         name = topic.decode(errors="replace")
         counts[name] = max(counts.get(name, 0), queue_id + 1)
-    topics.restore(counts)
+    batched = {name.decode(errors="replace") for name in store.queues.batch_topics}
+    topics.restore(counts, batched)
 
 
 def _started(name: str, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -66,7 +66,8 @@ def connect(parts: Parts, tables: Tables) -> None:
 
     parts.cell.on_change(follow_settings)
     parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
-    parts.topics.on_change.add(partial(_set_queue_types, parts.store, parts.topics))
+    if not isinstance(parts.replication, SlaveReplication):  # `MetadataSync` does so for a slave
+        parts.topics.on_change.add(partial(_set_queue_types, parts.store, parts.topics))
     parts.mappings.on_change.add(partial(_release_pulls, parts))
     if parts.store.compaction is not None:  # a memory store has none
         follow_compaction = partial(_follow_compaction, parts.topics, parts.store.compaction)

@@ -258,34 +258,50 @@ class QueuedBatch(NamedTuple):
     unit: BatchUnit
 
 
+class SkippedBatch(NamedTuple):
+    """An inner batch that has no unit, as its topic has no batch queues."""
+
+    topic: bytes
+    queue_id: int
+    physical_offset: int
+
+
+class SplitScan(NamedTuple):
+    """What a scan found, by kind of queue; batches are in the order of the log."""
+
+    runs: list[QueueRun]
+    batches: list[QueuedBatch]
+    skipped: list[SkippedBatch]
+
+
 def split_batches(
     scan: Scan, batch_topics: Collection[bytes], read: Callable[[int], Record], base: int = 0
-) -> tuple[list[QueueRun], list[QueuedBatch]]:
+) -> SplitScan:
     """Divide the result of a scan into the runs of plain queues and the units of batch queues.
 
     A scan reports inner batches by position and all other records as runs of plain units. Records
     of a topic with batch queues that are no inner batches hold one message each.
-    Inner batches in topics without batch queues have no unit: they are left of a deleted topic.
+    Inner batches in topics without batch queues have no unit: they are left of a deleted topic, or
+    a replica does not know yet that the topic has batch queues.
 
     Args:
         read: returns the record at a physical offset that the scan has found sound.
         base: physical offset of the scanned buffer's position 0.
-
-    Returns:
-        The runs, and the units in the order of the log.
     """
-    if not batch_topics:
-        return scan.runs, []
+    if not batch_topics and not scan.batches:
+        return SplitScan(scan.runs, [], [])
     runs, places = [], [base + position for position in scan.batches]
     for run in scan.runs:
         if run.topic in batch_topics:
             places += [place for place, _, _ in PLAIN_UNIT.iter_unpack(run.entries)]
         else:
             runs.append(run)
-    records = map(read, sorted(places))
-    batches = [
-        QueuedBatch(topic, record.queue_id, unit_of(record))
-        for record in records
-        if (topic := record.topic.encode(errors="replace")) in batch_topics
-    ]
-    return runs, batches
+    batches: list[QueuedBatch] = []
+    skipped: list[SkippedBatch] = []
+    for record in map(read, sorted(places)):
+        topic = record.topic.encode(errors="replace")
+        if topic in batch_topics:
+            batches.append(QueuedBatch(topic, record.queue_id, unit_of(record)))
+        else:
+            skipped.append(SkippedBatch(topic, record.queue_id, record.physical_offset))
+    return SplitScan(runs, batches, skipped)

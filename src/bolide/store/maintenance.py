@@ -146,11 +146,11 @@ class StoreMaintenance:
 
     def _checkpoint_now(self) -> bool:
         store = self._store
-        with self._lock:
-            end, last = store.sound_end, store.log.last_record
-            timestamp, units = store.log.last_timestamp, store.units
-            if not store.log.files:  # it may begin anywhere when the store is opened again
-                end, last = 0, -1
+        try:
+            end, last, timestamp, units = self._settled_state()
+        except OSError as exc:
+            log.warning("queues of another kind cannot be removed: %s", exc)
+            return False
         self._last_checkpoint = time.monotonic()
         if not (store.flush() and self._write_queues() and self._sync_queues()):
             return False
@@ -179,6 +179,19 @@ class StoreMaintenance:
             log.warning("the checkpoint cannot be written: %s", exc)
             return False
         return True
+
+    def _settled_state(self) -> tuple[int, int, int, int]:
+        """Return end, last record, its time and units of the log once each record has its unit."""
+        store = self._store
+        while True:
+            store.kinds.settle()
+            with self._lock:
+                if not store.kinds.is_settled:
+                    continue  # more records have come
+                if not store.log.files:  # it may begin anywhere when the store is opened again
+                    return 0, -1, store.log.last_timestamp, store.units
+                last, timestamp = store.log.last_record, store.log.last_timestamp
+                return store.sound_end, last, timestamp, store.units
 
     def _interval(self) -> float:
         return self._store.config.value.queue_flush_interval

@@ -10,9 +10,10 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Self
 
 from bolide.config import ConfigCell
@@ -37,12 +38,13 @@ from bolide.store.locking import StoreLock
 from bolide.store.maintenance import StoreMaintenance
 from bolide.store.queries import StoreSizes
 from bolide.store.queue_ext import QueueExtensions
+from bolide.store.queue_kinds import QueueKinds
 from bolide.store.queue_table import QueueTable
 from bolide.store.reading import MessageFilter
 from bolide.store.recovery import LoadedStore, Progress, log_progress, recover
 from bolide.store.replica_log import ReplicaLog
 from bolide.store.retention import Retention
-from bolide.store.tables import read_batch_topics
+from bolide.store.tables import has_batch_queues, read_topics
 from bolide.store.truncation import restart_store
 from bolide.store.unsupported import refuse_unsupported
 
@@ -134,6 +136,16 @@ class MessageStore(FileAppends):
         self._keys = PendingKeys(
             self.log, self.index, lock=self._lock, health=self.health, disk=disk
         )
+        self.kinds = QueueKinds(
+            self.log,
+            self.queues,
+            lock=self._lock,
+            delays=self._delays,
+            end=lambda: self.replica.dispatched if self.replica.is_active else self.log.written,
+            aside=self._aside,
+            add_units=self._add_units,
+            recount=self.recount_units,
+        )
         self._checkpoint = CheckpointFile(root / "checkpoint", disk)
         self.flusher = Flusher(
             self.log,
@@ -213,7 +225,10 @@ class MessageStore(FileAppends):
         was_synced = not clean and FlushMode.SYNC.encode() in self._abort.read_bytes().split()
         self._remove_leftovers()
         self.log.load()
-        self.queues.batch_topics = set(map(str.encode, read_batch_topics(root)))
+        topics = read_topics(root).topic_config_table
+        self.queues.batch_topics = {
+            name.encode() for name, topic in topics.items() if has_batch_queues(topic)
+        }
         self.queues.load()
         if self.index:
             self.index.load()
@@ -236,9 +251,17 @@ class MessageStore(FileAppends):
             delays=self._delays,
             index_safe=config.index_safe,
             aside=root / "cut",
+            on_skipped=self.kinds.note_skipped,
             note_lost_tail=self.note_lost_tail,
         )
         self.recovery = recover(loaded, clean=clean, progress=self._progress)
+        self.kinds.recovered(
+            lambda topic: (
+                has_batch_queues(found)
+                if (found := topics.get(topic.decode(errors="replace")))
+                else None
+            )
+        )
         self.began_empty = not had_checkpoint and not self.log.end
         self._units = self.queues.units()
         self.compaction.load(clean=clean)
@@ -277,6 +300,7 @@ class MessageStore(FileAppends):
             delays=self._delays,
             appended=self.maintenance.appended,
             add_units=self._add_units,
+            kinds=self.kinds,
         )
         self.maintenance.start(background=self._background)
         self.compaction.start(background=self._background)
@@ -453,29 +477,48 @@ class MessageStore(FileAppends):
         """Write all pending index entries of readable messages; whether it succeeded. May block."""
         return self._keys.drain()
 
-    def remove_topic(self, topic: str, *, before: int | None = None) -> int:
+    def remove_topic(self, topic: str) -> int:
         """Remove a topic's queues; its messages stay in the log until retention. Blocks.
-
-        Args:
-            before: keep queues that have a message at or behind this log position: they belong to
-                a newer topic of that name.
 
         Returns:
             The number of removed queues.
         """
-        aside = self.config.value.root / f"{_REMOVED}{time.monotonic_ns()}"
+        aside = self._aside()
         # First: its copies must not outlive the queues, or a new topic of that name would get them.
         self.compaction.remove_topic(topic, aside)
         with self._lock:
-            count = self.queues.detach_topic(topic.encode(), aside, before=before)
+            count = self.queues.detach_topic(topic.encode(), aside)
             self._units = self.queues.units()
         if count:
             self.maintenance.checkpoint()
             shutil.rmtree(aside, ignore_errors=True)
         return count
 
+    def _aside(self) -> Path:
+        """A new path for files that are removed; what a crash leaves of them is deleted later."""
+        return self.config.value.root / f"{_REMOVED}{time.monotonic_ns()}"
+
+    def adopt_kinds(self, kinds: Mapping[str, bool | None], position: int) -> None:
+        """Take over from the table of a master which topics exist, and their kinds. Blocks.
+
+        Args:
+            kinds, position: see `QueueKinds.adopt`.
+
+        Raises:
+            OSError: queues cannot be removed; the call has to be repeated.
+        """
+        aside = self._aside()
+        for topic in [topic for topic, kind in kinds.items() if kind is None]:
+            self.compaction.remove_topic(topic, aside)  # before its queues, as in `remove_topic`
+            shutil.rmtree(aside, ignore_errors=True)
+        if self.kinds.adopt({topic.encode(): kind for topic, kind in kinds.items()}, position):
+            self.maintenance.checkpoint()  # it settles the queues first
+
     def set_batched(self, topic: str, *, is_batched: bool) -> None:
-        """Set the kind of queues that a topic has; queues of the other kind are removed. Blocks."""
+        """Set the kind of queues that a topic has; queues of the other kind are removed. Blocks.
+
+        For a master, where the topic has no messages yet; see `adopt_kinds`.
+        """
         name = topic.encode()
         if is_batched is (name in self.queues.batch_topics):
             return

@@ -6,14 +6,14 @@ units are added here.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 from bolide.kernel import QueueRun, Scan
 from bolide.kernel.units import UNIT, UNIT_SIZE
 from bolide.protocol.record import Record, read_record
 from bolide.protocol.record_errors import BadRecord
-from bolide.store.batch_queue import BatchQueue, QueuedBatch, split_batches
+from bolide.store.batch_queue import BatchQueue, QueuedBatch, SplitScan, split_batches
 from bolide.store.commit_log import CommitLog
 from bolide.store.log_walk import MIN_RECORD_SIZE
 from bolide.store.queue_table import QueueKey, QueueTable
@@ -31,12 +31,25 @@ class QueueDispatch:
     Args:
         gaps_allowed: whether the queue offset of a record may lie behind the end of its queue;
             if not, `add` raises UnitsMissing for such a record.
+        on_skipped: called with the topic and the physical offset of each inner batch that gets no
+            unit.
+        left_out: topics that `add` leaves out.
     """
 
-    def __init__(self, commit_log: CommitLog, queues: QueueTable, *, gaps_allowed: bool) -> None:
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        *,
+        gaps_allowed: bool,
+        on_skipped: Callable[[bytes, int], None],
+        left_out: Collection[bytes] = (),
+    ) -> None:
         self._log = commit_log
         self._queues = queues
         self._gaps_allowed = gaps_allowed
+        self._on_skipped = on_skipped
+        self._left_out = left_out
 
     def add(self, scanned: Scan, end: int) -> dict[QueueKey, int]:
         """Add the units of scanned records, of which the last ends at physical offset `end`.
@@ -45,7 +58,36 @@ class QueueDispatch:
             The queues of the records, with the change of each queue's end.
         """
         base = end - scanned.end
-        runs, batches = split_batches(scanned, self._queues.batch_topics, self._read, base)
+        split = split_batches(scanned, self._queues.batch_topics, self._read, base)
+        self._log.last_timestamp = scanned.last_timestamp
+        self._log.last_record = _last_record(scanned, split.batches, end)
+        if self._left_out:
+            split = _select(split, lambda topic: topic not in self._left_out)
+        changes = self._add(split.runs, split.batches)
+        for topic, queue_id, physical_offset in split.skipped:
+            self._on_skipped(topic, physical_offset)
+            changes.setdefault((topic, queue_id), 0)
+        return changes
+
+    def add_again(
+        self, scanned: Scan, base: int, topics: Collection[bytes], read: Callable[[int], Record]
+    ) -> int:
+        """Add the units of some topics from records that `add` had before.
+
+        Args:
+            base: physical offset of the scanned buffer's position 0.
+            read: returns the record at a physical offset.
+
+        Returns:
+            The number of queue offsets that were added.
+        """
+        split = split_batches(scanned, self._queues.batch_topics, read, base)
+        split = _select(split, lambda topic: topic in topics)
+        for topic, _, physical_offset in split.skipped:
+            self._on_skipped(topic, physical_offset)
+        return sum(self._add(split.runs, split.batches).values())
+
+    def _add(self, runs: Sequence[QueueRun], batches: Iterable[QueuedBatch]) -> dict[QueueKey, int]:
         keys = {(run.topic, run.queue_id) for run in runs}
         keys |= {(batch.topic, batch.queue_id) for batch in batches}
         before = {key: self._end_of(key) for key in keys}
@@ -53,8 +95,6 @@ class QueueDispatch:
             self._append(run, islice(runs, number + 1, None))
         for batch in batches:
             self._append_batch(batch)
-        self._log.last_timestamp = scanned.last_timestamp
-        self._log.last_record = _last_record(scanned, batches, end)
         return {key: self._end_of(key) - was for key, was in before.items()}
 
     def _end_of(self, key: QueueKey) -> int:
@@ -129,6 +169,14 @@ def mapped_record_at(commit_log: CommitLog, physical_offset: int) -> Record | No
     except BadRecord:
         return None
     return found if isinstance(found, Record) and found.physical_offset == physical_offset else None
+
+
+def _select(split: SplitScan, wanted: Callable[[bytes], bool]) -> SplitScan:
+    return SplitScan(
+        [run for run in split.runs if wanted(run.topic)],
+        [batch for batch in split.batches if wanted(batch.topic)],
+        [batch for batch in split.skipped if wanted(batch.topic)],
+    )
 
 
 def _place(run: QueueRun) -> int:

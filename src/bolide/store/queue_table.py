@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from bolide.private_files import make_directory
 from bolide.store.batch_queue import BATCH_DIRECTORY, BATCH_UNIT_SIZE, BatchQueue
 from bolide.store.consume_queue import ConsumeQueue
 from bolide.store.descriptors import DescriptorCache
@@ -75,6 +74,10 @@ class QueueTable:
 
     def find(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         return self._queues.get((topic, queue_id))
+
+    def of(self, topic: bytes) -> list[ConsumeQueue]:
+        """The queues of a topic."""
+        return [queue for key, queue in self._queues.items() if key[0] == topic]
 
     def require(self, topic: bytes, queue_id: int) -> ConsumeQueue:
         """Return the queue; it is created if it does not exist.
@@ -203,20 +206,13 @@ class QueueTable:
             if removed:
                 pause()
 
-    def detach_topic(self, topic: bytes, aside: Path, *, before: int | None = None) -> int:
+    def detach_topic(self, topic: bytes, aside: Path) -> int:
         """Drop a topic's queues and move their files to `aside`; returns the number of queues.
 
         The caller holds the store's lock; the call waits for running syncs. `aside` can be
         removed without the lock.
-
-        Args:
-            before: keep queues that have a record at or behind this log position.
         """
         keys = [key for key in self._queues if key[0] == topic]
-        if before is not None:
-            old = [key for key in keys if _newest(self._queues[key]) < before]
-            if len(old) < len(keys):
-                return self._detach_queues(old, aside)
         with self._files_lock:
             for key in keys:
                 self._detach(key)
@@ -225,16 +221,6 @@ class QueueTable:
             if keys and directory.exists():
                 directory.rename(aside)
             self.batch_topics.discard(topic)
-        return len(keys)
-
-    def _detach_queues(self, keys: list[QueueKey], aside: Path) -> int:
-        """Drop some queues of a topic that has others, and move their files to `aside`."""
-        with self._files_lock:
-            for key in keys:
-                directory = Path(self._detach(key).directory)
-                if directory.exists():
-                    make_directory(aside)
-                    directory.rename(aside / directory.name)
         return len(keys)
 
     def _detach(self, key: QueueKey) -> ConsumeQueue:

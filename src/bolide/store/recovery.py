@@ -66,6 +66,8 @@ class LoadedStore:
     index_safe: bool
     aside: Path
     """Directory for sound records that had to be cut off."""
+    on_skipped: Callable[[bytes, int], None]
+    """See `QueueDispatch`."""
     note_lost_tail: Callable[[str], None]
     """Called if the log has lost what it had at its end, with the reason. Blocks."""
 
@@ -209,7 +211,9 @@ class _Replay:
         self._report = report
         self._index_from = index_from if index_from >= 0 else report.start
         self._safe_position = safe_position
-        self._dispatch = QueueDispatch(loaded.log, loaded.queues, gaps_allowed=gaps_allowed)
+        self._dispatch = QueueDispatch(
+            loaded.log, loaded.queues, gaps_allowed=gaps_allowed, on_skipped=loaded.on_skipped
+        )
         self._progress = progress
         self._whole_below = whole_below
 

@@ -19,6 +19,7 @@ from bolide.store.commit_log import CommitLog, LogFile
 from bolide.store.health import DISK_SPACE, Health
 from bolide.store.key_index import PendingKeys
 from bolide.store.queue_dispatch import QueueDispatch
+from bolide.store.queue_kinds import QueueKinds
 from bolide.store.queue_table import QueueKey, QueueTable
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class ReplicaLog:
         delays: tuple[int, ...],
         appended: Callable[[int], None],
         add_units: Callable[[int], None],
+        kinds: QueueKinds,
     ) -> None:
         self._log = commit_log
         self._queues = queues
@@ -68,7 +70,14 @@ class ReplicaLog:
         self._delays = delays
         self._appended = appended
         self._add_units = add_units
-        self._dispatch = QueueDispatch(commit_log, queues, gaps_allowed=True)
+        self._kinds = kinds
+        self._dispatch = QueueDispatch(
+            commit_log,
+            queues,
+            gaps_allowed=True,
+            on_skipped=kinds.note_skipped,
+            left_out=kinds.left_out,
+        )
         self.is_active = False
         """Whether the store replicates a master's log."""
         self.dispatched = 0
@@ -90,11 +99,17 @@ class ReplicaLog:
             self.is_active = True
 
     def finish(self) -> None:
-        """Cut what follows the last whole record, and take appends again.
+        """Cut what follows the last whole record, and take appends again. Blocks.
 
         The caller has called `MessageStore.exclusively`.
+
+        Raises:
+            OSError: the disk fails; the call has to be repeated.
         """
         self.cut_incomplete()
+        self._kinds.apply_proofs()  # the settings of these topics will not come
+        while self._kinds.step():
+            pass
         self.is_active = False
 
     def cut_incomplete(self) -> None:

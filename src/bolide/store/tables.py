@@ -338,6 +338,11 @@ QUEUE_MAPPINGS = TableKind("topicQueueMapping.json", QueueMappingTable, 0.0, fas
 TIMER_METRICS = TableKind("timermetrics", TimerMetrics, 10.0, _encode)
 
 
+def with_batch_queues(topic: TopicConfig) -> TopicConfig:
+    """The topic with batch queues as its only attribute."""
+    return msgspec.structs.replace(topic, attributes={_QUEUE_TYPE: _BATCH_QUEUES})
+
+
 def has_batch_queues(topic: TopicConfig) -> bool:
     """Whether the queues of a topic are batch queues (`QueueTypeUtils.isBatchCq`)."""
     return topic.attributes.get(_QUEUE_TYPE) == _BATCH_QUEUES

@@ -58,6 +58,7 @@ def truncate_store(store: "MessageStore", position: int) -> Truncation:
             store.index.truncate(position)
         # Before the log: if that fails, what is left of it has no units until it is dispatched.
         store.replica.dispatched = min(store.replica.dispatched, position)
+        store.kinds.cut(position)
         store.recount_units()
         store.log.last_record = -1
         store.log.cut(position)
@@ -81,6 +82,7 @@ def restart_store(store: "MessageStore", position: int) -> Truncation:
         records = sum(queue.max_offset - queue.min_offset for queue in store.queues)
         store.maintenance.withdraw_checkpoint(-1)
         store.queues.restart()
+        store.kinds.restart()
         store.forget_keys(0)
         if store.index:
             store.index.clear()

@@ -159,21 +159,6 @@ def test_a_detached_topic_is_moved_aside_with_its_files(tmp_path: Path, table: Q
     assert table.detach_topic(b"T", tmp_path / "again") == 0
 
 
-def test_queues_with_records_behind_a_position_are_not_detached(
-    tmp_path: Path, table: QueueTable
-) -> None:
-    put(table, b"T", 0, 0, 100)
-    put(table, b"T", 1, 200, 300)
-    write_all(table)
-    assert table.detach_topic(b"T", tmp_path / "aside", before=300) == 1
-    assert table.keys == [(b"T", 1)]
-    assert [path.name for path in (tmp_path / "aside").iterdir()] == ["0"]
-    assert open_table(tmp_path).keys == [(b"T", 1)]
-    put(table, b"T", 0, 400)
-    assert table.detach_topic(b"T", tmp_path / "again", before=500) == 2
-    assert not (tmp_path / "consumequeue" / "T").exists()
-
-
 def test_a_topic_that_was_never_written_is_detached_too(tmp_path: Path, table: QueueTable) -> None:
     put(table, b"T", 0, 0)
     assert table.detach_topic(b"T", tmp_path / "aside") == 1

@@ -47,7 +47,7 @@ from bolide.protocol.bodies.topics import (
 )
 from bolide.protocol.refusals import InvalidParameter, TopicNotFound
 from bolide.remoting.tasks import uninterrupted
-from bolide.store.tables import Table
+from bolide.store.tables import Table, has_batch_queues, with_batch_queues
 from bolide.store.unsupported import LIGHT_PREFIX
 
 log = logging.getLogger("bolide.broker.topics")  # documented in docs/how-to/logging.md
@@ -218,7 +218,7 @@ class TopicTable:
         await self._change(merge, always=always)
 
     async def adopt(self, table: TopicConfigTable) -> set[str]:
-        """Replace all topics by those of the master; returns the names of topics that are gone."""
+        """Replace all topics by those of the master; returns the names of those that differ."""
         async with self._writing:
             known, topics = self._topics, table.topic_config_table
             changed = await on_thread(ADMIN, changed_keys, known, topics)
@@ -234,7 +234,7 @@ class TopicTable:
             for some in slices(changed):
                 self.on_change(set(some))
                 await asyncio.sleep(0)
-            return {name for name in changed if name not in topics}
+            return set(changed)
 
     async def delete(self, topic: str, clean: Callable[[], Awaitable[None]] | None = None) -> bool:
         """Delete a topic; returns False if there was none.
@@ -267,7 +267,7 @@ class TopicTable:
             self._table.save()
             self._publish()
 
-    def restore(self, queues: Mapping[str, int]) -> None:
+    def restore(self, queues: Mapping[str, int], batched: Collection[str] = ()) -> None:
         """Create the topics that only the log knows, for a replica that becomes master. Blocks.
 
         Messages are copied at once and topics a moment later, so the newest may be missing. Their
@@ -275,6 +275,7 @@ class TopicTable:
 
         Args:
             queues: the number of queues in the store, by topic.
+            batched: the topics whose queues are batch queues.
         """
         config, topics = self._cell.value, dict(self._topics)
         for topic, count in queues.items():
@@ -287,7 +288,12 @@ class TopicTable:
                 "topic %s is made again for its messages, with %s queues: its own settings were"
                 " not copied before the old master was lost", topic, wanted,
             )  # fmt: skip
-        if len(topics) > len(self._topics):
+        for topic in batched:
+            if (found := topics.get(topic)) is not None and not has_batch_queues(found):
+                # What else is known of it is of a deleted topic, and may not go together with it.
+                topics[topic] = with_batch_queues(found)
+                log.warning("topic %s has batches: its queue.type is BatchCQ", topic)
+        if topics != self._topics:
             self._stage(topics)
             self._table.save()
             self._publish()

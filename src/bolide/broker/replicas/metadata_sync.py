@@ -14,7 +14,7 @@ import asyncio
 import base64
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +38,7 @@ from bolide.protocol.refusals import QueryNotFound, Refusal, RequestCodeNotSuppo
 from bolide.remoting.client import RemotingClient
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.message_store import MessageStore
+from bolide.store.tables import has_batch_queues
 from bolide.store.timers import TimerCheckpoint
 
 log = logging.getLogger(__name__)
@@ -97,10 +98,10 @@ class MetadataSync:
         """See `Replica.following`."""
         self._adopted_on = 0
         """The connection on which the last copy was adopted."""
+        self._new_topics: set[str] = set()
+        """Topics of the adopted table of which the store does not know the kind of queues yet."""
         self._timers = b""
         """The checkpoint of the timers that was adopted last."""
-        self._gone: set[str] = set()
-        """Topics that the master has deleted, of which queues may be left here."""
         self._hurry = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()  # copies write the same files
 
@@ -194,14 +195,14 @@ class MetadataSync:
 
     async def _copy_changes(self, client: RemotingClient, address: str) -> bool:
         """Adopt the tables that have changed; False if the log has not come that far."""
-        connection = self._connection()
+        connection, position = self._connection(), self._store.replica.dispatched
         copy = await self._fetch(client, address, connection)
         state = await on_thread(ADMIN, copy.finish)
         if not await self._has_log(state.log_end) or self._connection() != connection:
             return False
         by_file = {table.path.name: name for name, table in self._tables.items()}
         values = {by_file[file]: value for file, value in copy.values.items()}
-        await uninterrupted(self._adopt(values, state.log_begin))
+        await uninterrupted(self._adopt(values, position))
         if state.timer_checkpoint:
             await uninterrupted(self._adopt_timers(base64.b64decode(state.timer_checkpoint)))
         self._known |= {table.name: table.crc for table in state.tables}
@@ -246,7 +247,7 @@ class MetadataSync:
 
     async def _copy_from_java(self, client: RemotingClient, address: str) -> bool:
         connection, texts = self._connection(), {}
-        begin = self._store.log.end  # the master's log ends here or farther on
+        position = self._store.replica.dispatched
         for name, code in _JAVA_TABLES.items():
             try:
                 answer = await client.call(address, code)
@@ -265,27 +266,43 @@ class MetadataSync:
             name: await on_thread(ADMIN, self._tables[name].decode, text)
             for name, text in texts.items()
         }
-        await uninterrupted(self._adopt(decoded, begin))
+        await uninterrupted(self._adopt(decoded, position))
         if timers:
             await uninterrupted(self._adopt_timers(timers))
         return True
 
     # ---- adopting
 
-    async def _adopt(self, tables: Mapping[str, Any], log_begin: int) -> None:
-        """Adopt tables that were read when the master's log ended at `log_begin` or behind it."""
+    async def _adopt(self, tables: Mapping[str, Any], position: int) -> None:
+        """Adopt tables.
+
+        Args:
+            position: what was dispatched when they were asked for: so far they cover the log, as a
+                master saves the settings of a topic before its first message.
+        """
         for name in [each for each in self._tables if each in tables]:  # topics come first
             await self._adopt_one(name, tables[name])
-        for topic in list(self._gone):
-            if topic in self._parts.topics or await on_thread(
-                ADMIN, self._remove_queues, topic, log_begin
-            ):
-                self._gone.discard(topic)
+        await self._adopt_kinds(position)
+
+    async def _adopt_kinds(self, position: int) -> None:
+        """Tell the store which topics exist now, and which have batch queues."""
+        doubtful = self._store.kinds.doubtful(position)
+        names = self._new_topics | {name.decode(errors="replace") for name in doubtful}
+        if names:
+            await on_thread(ADMIN, self._tell_kinds, names, position)
+        else:
+            self._store.kinds.adopt({}, position)
+        self._new_topics.clear()
+
+    def _tell_kinds(self, names: Collection[str], position: int) -> None:
+        find = self._parts.topics.find
+        kinds = {name: has_batch_queues(topic) if (topic := find(name)) else None for name in names}
+        self._store.adopt_kinds(kinds, position)
 
     async def _adopt_one(self, name: str, value: Any) -> None:
         parts, table = self._parts, self._tables[name]
         if name == "topics":
-            self._gone |= await parts.topics.adopt(value)
+            self._new_topics |= await parts.topics.adopt(value)
         elif name == "groups":
             await parts.groups.adopt(value)
         elif name == "offsets":
@@ -296,16 +313,6 @@ class MetadataSync:
             table.value = value
             table.changed()
             await on_saving_thread(table.save)
-
-    def _remove_queues(self, topic: str, log_begin: int) -> bool:
-        """Remove the queues of a deleted topic; whether none is left. Blocks.
-
-        Queues with messages behind `log_begin` are left to the next copy, which knows whether the
-        topic has been created again: their messages do not come a second time.
-        """
-        self._store.remove_topic(topic, before=log_begin)
-        name = topic.encode()
-        return all(each != name for each, _ in self._store.queues.keys)
 
     async def _adopt_timers(self, data: bytes) -> None:
         checkpoint = TimerCheckpoint.decode(data)

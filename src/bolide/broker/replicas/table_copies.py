@@ -117,8 +117,7 @@ class StateSource:
         Raises:
             SystemBusy: the copy has several parts, and too many slaves are fetching such copies.
         """
-        # Later messages may have a new topic. Those that are not written yet may be rolled back.
-        state = ReplicaState(log_begin=self._store.log.written)
+        state = ReplicaState()
         if checkpoint := self._timer_checkpoint():
             state.timer_checkpoint = base64.b64encode(checkpoint.encode()).decode()
         parts = await on_thread(ADMIN, self._encode, known, state)

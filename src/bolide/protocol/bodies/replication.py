@@ -69,9 +69,6 @@ class ReplicaState(Struct, kw_only=True):
     log_end: Long = 0
     """End of the master's log when the tables were read. They may speak of messages before it, so a
     slave must not use them before it has the log up to here."""
-    log_begin: Long = 0
-    """End of what the master had written of its log before the tables were read. Messages behind it
-    may belong to topics that the tables do not know yet."""
     tables: list[CopiedTable] = field(default_factory=list)
     """The tables that have changed, in the order of their lines."""
     timer_checkpoint: str = ""

@@ -163,10 +163,10 @@ class Verifier:
         report.records += result.count
         report.log_end = item.end
         self.last_timestamp = result.last_timestamp
-        runs, batches = split_batches(result, self.batch_queues.topics, self._read_sound, item.base)
-        for run in runs:
+        split = split_batches(result, self.batch_queues.topics, self._read_sound, item.base)
+        for run in split.runs:
             self.queues.compare(run)
-        self.batch_queues.add(batches)
+        self.batch_queues.add(split.batches)
         self.index.compare(result.keys, self._damaged_at)
 
     def _damaged_at(self, physical_offset: int) -> bool:

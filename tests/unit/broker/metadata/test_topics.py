@@ -22,6 +22,20 @@ def started(tables: BrokerTables) -> BrokerTables:
 # ---- at start
 
 
+def test_a_new_master_restores_topics_with_the_kind_of_queues_that_its_store_has(
+    started: BrokerTables,
+) -> None:
+    topics = started.topics
+    topics.restore({"Plain": 2, "Bulk": 3, "TBW102": 1}, {"Bulk", "Unused"})
+    assert topics.require("Bulk").attributes == {"queue.type": "BatchCQ"}
+    assert not topics.require("Plain").attributes
+    assert "Unused" not in topics
+
+    topics.restore({"Plain": 2, "Bulk": 3}, {"Plain", "Bulk"})  # it was created again meanwhile
+    assert topics.require("Plain").attributes == {"queue.type": "BatchCQ"}
+    assert started.restarted().topics.require("Plain").attributes == {"queue.type": "BatchCQ"}
+
+
 def test_a_new_broker_has_its_own_topics(started: BrokerTables) -> None:
     queues = {topic.topic_name: (topic.write_queue_nums, topic.perm) for topic in started.topics}
     assert queues == {
@@ -317,7 +331,7 @@ async def test_a_slave_announces_the_topics_that_differ_a_few_at_a_time(
     new = {f"T{at}": TopicConfig(topic_name=f"T{at}") for at in range(2000)}
     version = DataVersion(counter=7)
     given = TopicConfigTable(topic_config_table=table | new, data_version=version)
-    assert await topics.adopt(given) == {"Gone"}
+    assert await topics.adopt(given) == new.keys() | {"Gone"}
     assert max(map(len, told)) < 1000
     assert set().union(*told) == new.keys() | {"Gone"}
     assert topics.data_version == version

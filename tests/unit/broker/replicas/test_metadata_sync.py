@@ -21,6 +21,7 @@ from bolide.protocol.headers.replication import ReplicaStateHeader
 from bolide.protocol.refusals import ServerError
 from bolide.remoting.client import RemotingClient
 from tests.support.aio import on_loop, until
+from tests.support.batches import create_batch_topic, items, send_batch
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.name_servers import name_server
 
@@ -202,6 +203,60 @@ async def test_a_slave_keeps_a_topic_whose_deletion_cannot_be_written(
                 await deleting
         assert "T" in slave.parts.topics
         assert slave.store.max_offset("T", 0) == 1
+
+
+@on_loop
+async def test_a_topic_whose_records_come_first_gets_its_kind_of_queues_on_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair(tmp_path) as (master, slave, sync), BrokerClient(master.address) as client:
+        monkeypatch.setattr(MetadataSync, "copy", _do_nothing)  # it would come by itself
+        await create_batch_topic(client)
+        await client.send("Bulk", b"0")
+        await send_batch(client, items(1, 3))
+        await until(lambda: slave.store.log.written == master.store.log.end)
+        await until(lambda: slave.store.replica.dispatched == master.store.log.end)
+        monkeypatch.undo()
+
+        threads = set()
+        for name in ("checkpoint", "_sync_queues"):
+            original = getattr(slave.store.maintenance, name)
+
+            def noted(*given: Any, original: Any = original) -> Any:
+                threads.add(threading.current_thread())
+                return original(*given)
+
+            monkeypatch.setattr(slave.store.maintenance, name, noted)
+        await sync.copy(master.address)
+        assert threads
+        assert threading.current_thread() not in threads
+        assert (slave.store.min_offset("Bulk", 0), slave.store.max_offset("Bulk", 0)) == (0, 4)
+
+
+@on_loop
+async def test_a_store_that_fails_is_told_the_kinds_of_queues_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair(tmp_path) as (master, slave, sync), BrokerClient(master.address) as client:
+        monkeypatch.setattr(MetadataSync, "copy", _do_nothing)
+        await create_batch_topic(client)
+        await send_batch(client, items(0, 3))
+        await until(lambda: slave.store.replica.dispatched == master.store.log.end)
+        monkeypatch.undo()
+
+        with monkeypatch.context() as failing:
+            failing.setattr(slave.store, "adopt_kinds", _fail)
+            with pytest.raises(OSError, match="Input/output"):
+                await sync.copy(master.address)
+        await sync.copy(master.address)
+        assert slave.store.max_offset("Bulk", 0) == 3
+
+
+async def _do_nothing(*_: object) -> None: ...
+
+
+def _fail(*_: object) -> None:
+    raise OSError(5, "Input/output error")
 
 
 @on_loop
