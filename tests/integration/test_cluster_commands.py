@@ -153,8 +153,8 @@ def test_what_a_cluster_left_that_was_killed_during_its_start_is_ended(
     started: list[Running], home: Path, port: int, network: str, from_group: str
 ) -> None:
     data = home / "cluster"
-    up = ("bolide", "cluster", "up", "--workers", "2", "--base-port", str(port))
-    running = Running(*up, "--network", network, "mappedFileSizeCommitLog=1048576")
+    up = ("cluster", "up", "--workers", "2", "--base-port", str(port), "--network", network)
+    running = held_back(from_group, *up, "mappedFileSizeCommitLog=1048576")
     started.append(running)
     deadline = time.monotonic() + 20
     while not any(processes_of(path) for path in data.glob(f"{from_group}*")):
@@ -177,10 +177,10 @@ def test_what_a_cluster_left_that_was_killed_during_its_start_is_ended(
 def test_a_cluster_is_taken_down_during_its_start(
     started: list[Running], home: Path, port: int
 ) -> None:
-    running = Running("bolide", "cluster", "up", "--base-port", str(port))
+    running = held_back("namesrv", "cluster", "up", "--base-port", str(port))
     started.append(running)
     deadline = time.monotonic() + 20
-    while not (home / "cluster" / "cluster.json").exists():
+    while not processes_of(home / "cluster" / "namesrv-0"):
         assert time.monotonic() < deadline, running.output
 
     assert run("bolide", "cluster", "down").stdout == "the cluster is down\n"
@@ -188,6 +188,31 @@ def test_a_cluster_is_taken_down_during_its_start(
     running.wait_for("All members stopped.")
     assert "The cluster runs" not in running.output
     assert processes_of(home / "cluster" / "namesrv-0") == []
+
+
+HELD_BACK = """
+import asyncio, sys
+from bolide.cli.program import main
+from bolide.cluster.member_process import MemberProcess
+first = sys.argv.pop(1)
+def hold_back(until_ready):
+    async def until(self):
+        if self.member.name.startswith(first):
+            await asyncio.Event().wait()
+        return await until_ready(self)
+    return until
+MemberProcess._until_ready = hold_back(MemberProcess._until_ready)
+MemberProcess._until_workers_serve = hold_back(MemberProcess._until_workers_serve)
+main()
+"""
+
+
+def held_back(first: str, *words: str) -> Running:
+    """Run `bolide` so that members of this name seem never to serve.
+
+    What a test does during a start does not race the start then, on a busy machine or a fast one.
+    """
+    return Running("python", "-c", HELD_BACK, first, *words)
 
 
 def test_two_clusters_that_start_together_do_not_share_a_directory(
