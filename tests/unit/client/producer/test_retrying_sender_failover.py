@@ -9,6 +9,7 @@ import pytest
 
 from bolide import Message, Producer
 from bolide.client.errors import SendFailed
+from bolide.client.instance import suspects
 from bolide.client.instance.instance import ClientInstance
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import BrokerRoute, QueueRoute, TopicRoute
@@ -176,17 +177,27 @@ async def test_sends_to_a_paused_master_are_repeated_at_its_successor() -> None:
             with pytest.raises(SendFailed):
                 await producer.send(MESSAGE, timeout=0.2)
             # It is suspected now, so its routes are watched while the next send waits.
-            sending = asyncio.create_task(producer.send(MESSAGE, timeout=30.0))
-            await until(lambda: len(it.a1.sends) == 3)
+            before = len(it.a1.sends)
+            sending = asyncio.create_task(producer.send(MESSAGE, timeout=60.0))
+            await until(lambda: len(it.a1.sends) == before + 1)
             it.route(a={0: it.a2})
-            async with asyncio.timeout(2.0):
+            # Some 0.2 s. Without the watch the send would wait for its timeout, 60 s.
+            async with asyncio.timeout(10.0):
                 await sending
             it.a1.hold.set()
             assert len(it.a2.sends) == 1
 
 
 @on_loop
-async def test_a_dead_group_is_avoided_by_later_sends() -> None:
+async def test_a_dead_group_is_avoided_by_later_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[str] = []
+    broker_failed = ClientInstance.broker_failed
+
+    def count(self: ClientInstance, address: str, topic: str) -> None:
+        failed.append(address)
+        broker_failed(self, address, topic)
+
+    monkeypatch.setattr(ClientInstance, "broker_failed", count)
     async with group() as it:
         it.route(a={0: it.a1}, b={0: it.b})
         async with it.producer() as producer:
@@ -194,10 +205,9 @@ async def test_a_dead_group_is_avoided_by_later_sends() -> None:
                 await producer.send(MESSAGE)
             assert len(it.a1.sends) == len(it.b.sends) == 2
             await it.stop(it.a1)
-            began = asyncio.get_running_loop().time()
             for _ in range(20):
                 assert (await producer.send(MESSAGE)).queue.broker_name == "b"
-            assert asyncio.get_running_loop().time() - began < 0.5
+            assert failed == [it.a1.address]  # of one try: the others went to `b` at once
             instance = instance_of(producer)
             assert it.a1.address in instance.suspects
             assert it.b.address not in instance.suspects
@@ -207,7 +217,8 @@ async def test_a_dead_group_is_avoided_by_later_sends() -> None:
 async def test_a_paused_group_costs_one_send_its_time_and_is_avoided_then() -> None:
     async with group() as it:
         it.route(a={0: it.a1}, b={0: it.b})
-        async with it.producer(try_timeout=0.2) as producer:
+        # Tries at `b` must not fail, too, and it is this process that answers them.
+        async with it.producer(send_timeout=60.0, try_timeout=2.0) as producer:
             for _ in range(4):
                 await producer.send(MESSAGE)
             it.a1.hold = asyncio.Event()
@@ -222,11 +233,12 @@ async def test_a_paused_group_costs_one_send_its_time_and_is_avoided_then() -> N
 
 
 @on_loop
-async def test_a_broker_that_only_was_slow_is_not_avoided() -> None:
+async def test_a_broker_that_only_was_slow_is_not_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspects, "FIRST_PAUSE", 3600.0)  # a second probe would never come
     async with group() as it:
         it.route(a={0: it.a1}, b={0: it.b})
         async with it.producer() as producer:
             for _ in range(4):
                 await producer.send(MESSAGE)
             instance_of(producer).broker_failed(it.a1.address, "T")
-            await until(lambda: not instance_of(producer).suspects, within=0.5)
+            await until(lambda: not instance_of(producer).suspects)
