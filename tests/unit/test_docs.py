@@ -92,6 +92,36 @@ def words_are_free(words: list[str]) -> bool:
     return "--strict" in words or "updateAclConfig" in words
 
 
+@pytest.mark.parametrize("contents", ["README.md", "docs/index.md"])
+def test_every_page_is_in_the_lists_of_the_documentation(contents: str) -> None:
+    page = ROOT / contents
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+    linked = {(page.parent / target.partition("#")[0]).resolve() for target in targets}
+    pages = {
+        each
+        for each in (ROOT / "docs").rglob("*.md")
+        if each.parent.name != "decisions"  # of developers
+        and not each.name.startswith("pipeline-")  # in the list of how-to/pipelines.md
+        and each != ROOT / "docs" / "index.md"
+    }
+
+    assert {str(each.relative_to(ROOT)) for each in pages - linked} == set()
+
+
+def test_the_layout_of_the_readme_has_every_folder() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    layout = text.partition("\n## Layout")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`((?:src/bolide|tests)/\w+)`", layout))
+    folders = {
+        f"{parent}/{each.name}"
+        for parent in ("src/bolide", "tests")
+        for each in (ROOT / parent).iterdir()
+        if any(each.glob("**/*.py"))
+    }
+
+    assert folders - named == set()
+
+
 @each_page
 def test_commands_use_options_and_keys_that_exist(page: Path) -> None:
     group = typer.main.get_command(app)
