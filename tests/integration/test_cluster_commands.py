@@ -70,6 +70,37 @@ def test_members_are_shown_harmed_and_healed(port: int) -> None:
         assert state_of("broker-a-0")["state"] == state, words
 
 
+def shown_states() -> dict[str, str]:
+    """The column `State` of `status`."""
+    title, *lines = run("bolide", "cluster", "status").stdout.splitlines()
+    at, end = title.index("State"), title.index("Directory")
+    return {line.split()[0]: line[at:end].strip() for line in lines if " 127.0.0.1:" in line}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_all_that_was_done_to_a_member_is_shown() -> None:
+    for words in (
+        ("cut", "broker-b-0", "--direction", "in"),
+        ("slow", "namesrv-0"),
+        ("cut", "namesrv-0", "--from", "broker-a-0"),
+        ("pause", "broker-b-0"),
+    ):
+        done = run("bolide", "cluster", *words)
+        assert (done.returncode, done.stderr) == (0, ""), words
+
+    assert shown_states() == {
+        "namesrv-0": "cut from broker-a-0, slow",
+        "broker-a-0": "cut from namesrv-0",
+        "broker-b-0": "paused, cut from all (in)",
+    }
+    run("bolide", "cluster", "heal")
+    run("bolide", "cluster", "cut", "namesrv-0")
+    run("bolide", "cluster", "kill", "broker-b-0")
+    assert shown_states() == {
+        "namesrv-0": "cut from all", "broker-a-0": "alive", "broker-b-0": "dead",
+    }  # fmt: skip
+
+
 @pytest.mark.usefixtures("cluster")
 def test_the_masters_are_unknown_without_a_name_server() -> None:
     run("bolide", "cluster", "kill", "namesrv-0")

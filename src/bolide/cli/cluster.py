@@ -21,7 +21,7 @@ from bolide.errors import ConfigError
 from bolide.remoting.address import split_address
 
 if TYPE_CHECKING:
-    from bolide.cluster.data_directory import ClusterState
+    from bolide.cluster.data_directory import ClusterState, MemberState
     from bolide.cluster.plan import ClusterOptions
 
 _LOG_FILE_SIZE = 64 * 1024 * 1024
@@ -300,10 +300,9 @@ def _print_status(state: "ClusterState", groups: dict[str, dict[int, str]] | Non
     table = Table("Member", "Role", "Address", "Pid", "Uptime", "State", "Directory")
     for member in state.members:
         seconds = uptime(member)
-        shown = f"cut from {', '.join(member.cut_from)}" if member.state == "cut" else member.state
         table.add(
             member.name, member.role, member.address, member.pid or "-",
-            "-" if seconds is None else f"{seconds:.0f} s", shown, member.directory,
+            "-" if seconds is None else f"{seconds:.0f} s", _state_text(member), member.directory,
         )  # fmt: skip
     table.print()
     planned = {member.group for member in state.members}
@@ -313,3 +312,17 @@ def _print_status(state: "ClusterState", groups: dict[str, dict[int, str]] | Non
             broker, _, worker = group.rpartition("-")
             group = f"worker {worker} of {broker}"
         print(f"Master of {group}: {master}")
+
+
+def _state_text(member: "MemberState") -> str:
+    """All that was done to a member and not undone: it may be paused, cut and slow at once."""
+    shown = [member.state] if member.state in {"dead", "paused"} else []
+    if member.cut_from:
+        ends = (
+            name if direction == "both" else f"{name} ({direction})"
+            for name, direction in member.cut_from.items()
+        )
+        shown.append(f"cut from {', '.join(ends)}")
+    if member.is_slow:
+        shown.append("slow")
+    return ", ".join(shown) or "alive"

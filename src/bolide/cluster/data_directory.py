@@ -28,15 +28,19 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     address: str
     state: str
-    """alive, paused, cut, slow or dead."""
+    """The first that applies of dead, paused, cut, slow and alive."""
     pid: int | None
     started_at: float
     """Wall clock time of its last start."""
     directory: str
     group: str = ""
     ports: tuple[int, ...] = ()
-    cut_from: tuple[str, ...] = ()
-    """Members and clients with which it cannot exchange everything."""
+    cut_from: dict[str, str] = {}
+    """Members, and `clients`, with which it cannot exchange everything, each with the direction: in
+    (nothing reaches this member), out or both. A cut from everybody is one from `all`, and is not
+    repeated at the others."""
+    is_slow: bool = False
+    """Whether all its links have been made slow."""
 
 
 class Bridge(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,12 +13,14 @@ from bolide.cluster.data_directory import ClusterState, DataDirectory, MemberSta
 from bolide.cluster.member_process import MemberProcess
 from bolide.cluster.network import Network, make_network
 from bolide.cluster.plan import ClusterOptions, ClusterPlan, Member, Role
-from bolide.cluster.proxy import CLIENTS
+from bolide.cluster.proxy import CLIENTS, Flow
 from bolide.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
 DIRECTIONS = ("both", "in", "out")
+EVERYBODY = "all"
+"""In place of the names of all other members and the clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class LocalCluster:
 
     def __init__(self, options: ClusterOptions, launch: Launch | None = None) -> None:
         self._launch = launch or Launch()
-        self._cuts: set[tuple[str, str]] = set()
+        self._cuts: set[Flow] = set()
         self._slow: set[str] = set()
         self._unplugged: set[str] = set()
         self._options = options
@@ -212,7 +214,7 @@ class LocalCluster:
         self._slow.add(name)
         self.write_state()
 
-    def _flows(self, name: str, others: Iterable[str], direction: str) -> list[tuple[str, str]]:
+    def _flows(self, name: str, others: Iterable[str], direction: str) -> list[Flow]:
         if direction not in DIRECTIONS:
             raise ConfigError(f"--direction {direction}: must be one of {', '.join(DIRECTIONS)}")
         self.plan.require(name)
@@ -246,26 +248,47 @@ class LocalCluster:
             log.warning("the state of the cluster in %s cannot be written: %s", self.data, exc)
 
     def states(self) -> list[MemberState]:
-        return [self._state(member) for member in self.plan.members]
+        flows = self._cuts.union(*(self._flows(name, (), "both") for name in self._unplugged))
+        cuts = cuts_by_member(flows, [each.name for each in self.plan.members])
+        return [self._state(member, cuts[member.name]) for member in self.plan.members]
 
-    def _state(self, member: Member) -> MemberState:
+    def _state(self, member: Member, cut_from: dict[str, str]) -> MemberState:
         process = self._processes[member.name]
-        flows = [flow for flow in self._cuts if member.name in flow]
-        cut_from = {each for flow in flows for each in flow if each != member.name}
+        is_slow = member.name in self._slow
         if process.pid is None:
             state = "dead"
         elif process.is_paused:
             state = "paused"
-        elif cut_from or member.name in self._unplugged:
+        elif cut_from:
             state = "cut"
         else:
-            state = "slow" if member.name in self._slow else "alive"
+            state = "slow" if is_slow else "alive"
         return MemberState(
             name=member.name, role=member.role.value, address=self.plan.address(member),
             state=state, pid=process.pid, started_at=process.started_at,
             directory=os.fspath(member.directory), group=member.group, ports=member.served_ports,
-            cut_from=tuple(sorted(cut_from)),
+            cut_from=cut_from, is_slow=is_slow,
         )  # fmt: skip
 
     def _pids(self) -> dict[str, list[int]]:
         return {name: process.pids for name, process in self._processes.items()}
+
+
+def cuts_by_member(flows: Collection[Flow], members: Sequence[str]) -> dict[str, dict[str, str]]:
+    """From whom each member is cut off, and in which direction, as MemberState has it."""
+    others = {name: {*members, CLIENTS} - {name} for name in members}
+    alone_in = {name for name in members if all((each, name) in flows for each in others[name])}
+    alone_out = {name for name in members if all((name, each) in flows for each in others[name])}
+    found = {}
+    for name in members:
+        # What a cut from everybody explains is shown where that was done, once.
+        rest = [flow for flow in flows if flow[0] not in alone_out and flow[1] not in alone_in]
+        into = {source for source, target in rest if target == name}
+        out_of = {target for source, target in rest if source == name}
+        into |= {EVERYBODY} if name in alone_in else set()
+        out_of |= {EVERYBODY} if name in alone_out else set()
+        found[name] = {
+            each: "both" if each in into & out_of else "in" if each in into else "out"
+            for each in sorted(into | out_of)
+        }
+    return found

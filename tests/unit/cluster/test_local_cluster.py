@@ -255,6 +255,48 @@ async def _copied(cluster: LocalCluster, topic: str) -> None:
                     await asyncio.sleep(0.05)
 
 
+MEMBERS = ["namesrv-0", "broker-a-0", "broker-b-0"]
+
+
+@pytest.mark.parametrize(
+    ("cuts", "expected"),
+    [
+        ([("broker-a-0", ["namesrv-0"], "both")],
+         {"namesrv-0": {"broker-a-0": "both"}, "broker-a-0": {"namesrv-0": "both"}}),
+        ([("broker-a-0", ["namesrv-0", "clients"], "in")],
+         {"namesrv-0": {"broker-a-0": "out"},
+          "broker-a-0": {"clients": "in", "namesrv-0": "in"}}),
+        ([("broker-a-0", [], "both")], {"broker-a-0": {"all": "both"}}),
+        ([("broker-a-0", [], "in")], {"broker-a-0": {"all": "in"}}),
+        ([("broker-a-0", [], "in"), ("broker-a-0", ["namesrv-0"], "out")],
+         {"namesrv-0": {"broker-a-0": "in"},
+          "broker-a-0": {"all": "in", "namesrv-0": "out"}}),
+        ([("broker-a-0", [], "both"), ("broker-b-0", [], "out")],
+         {"broker-a-0": {"all": "both"}, "broker-b-0": {"all": "out"}}),
+    ],
+)  # fmt: skip
+@on_loop
+async def test_a_cut_is_shown_with_its_direction_and_one_from_all_once(
+    tmp_path: Path,
+    cuts: list[tuple[str, list[str], str]],
+    expected: dict[str, dict[str, str]],
+) -> None:
+    cluster = LocalCluster(options(tmp_path, "proxy", brokers=2))
+    await cluster.slow("namesrv-0", 0.1)
+    for cut in cuts:
+        await cluster.cut(*cut)
+
+    found = {each.name: each for each in cluster.states()}
+
+    assert list(found) == MEMBERS
+    assert {name: each.cut_from for name, each in found.items() if each.cut_from} == expected
+    assert [name for name, each in found.items() if each.is_slow] == ["namesrv-0"]
+    await cluster.heal("broker-a-0")
+    await cluster.unplug("broker-a-0")
+    assert cluster.states()[1].cut_from == {"all": "both"}
+    assert cluster.states()[0].cut_from == {}
+
+
 @on_loop
 async def test_links_of_a_plain_network_cannot_be_cut(tmp_path: Path) -> None:
     cluster = LocalCluster(options(tmp_path))
