@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmarks.failover.clients import Client, Send, sending
 from benchmarks.failover.groups import SERVERS, Group
 from bolide.admin import AdminClient
+from bolide.chaos.target import until_whole
 from bolide.client.consumer.pull.pull_consumer import PullConsumer
 from bolide.errors import BolideError
 
@@ -74,7 +75,7 @@ async def measure(
                 done = await _round(group, senders, fault)
                 print(f"{server}: {fault}, served again after (s): {done.seconds}", flush=True)
                 outcome.rounds.append(done)
-            await _until_whole(group)
+            await until_whole(group, _READY_WITHIN)
         sends = [send for client in senders.values() for send in client.sends()]
         lost = lost_ids(sends, await _stored_ids(group.name_servers))
     outcome.acknowledged = sum(send.is_acknowledged for send in sends)
@@ -85,9 +86,9 @@ async def measure(
 
 
 async def _round(group: Group, clients: dict[str, Client], fault: str) -> Round:
-    await _until_whole(group)
+    await until_whole(group, _READY_WITHIN)
     await asyncio.sleep(_SETTLE)
-    old = await _until_whole(group)
+    old = await until_whole(group, _READY_WITHIN)
     await _until(lambda: all(map(_is_served, clients.values())), _READY_WITHIN)
     address = group.address_of(old)
     fault_at = time.monotonic()
@@ -127,7 +128,7 @@ async def _until(condition: Callable[[], bool], within: float) -> None:
 
 async def _create_topic(group: Group) -> None:
     """Create the topic, and wait until every member has it."""
-    await _until_whole(group)
+    await until_whole(group, _READY_WITHIN)
     async with AdminClient(group.name_servers) as admin:
         await admin.topics.create(_TOPIC, _CLUSTER, queues=_QUEUES)
         async with asyncio.timeout(_READY_WITHIN):
@@ -142,18 +143,6 @@ async def _has_topic(admin: AdminClient, address: str) -> bool:
     except BolideError:
         return False
     return True
-
-
-async def _until_whole(group: Group) -> str:
-    """Wait until the slave is in sync; returns the master."""
-    async with asyncio.timeout(_READY_WITHIN), AdminClient(group.name_servers) as admin:
-        while True:
-            for master in (await group.masters()).values():
-                with suppress(BolideError):
-                    status = await admin.brokers.ha_status(group.address_of(master))
-                    if status.in_sync_slave_nums >= 1:
-                        return master
-            await asyncio.sleep(_POLL)
 
 
 async def _stored_ids(name_servers: str) -> set[str]:

@@ -209,14 +209,27 @@ async def create_topic(target: Target, topic: str, queues: int) -> None:
                 return
 
 
-async def until_whole(target: Target) -> str:
+class BrokerGroup(Protocol):
+    """What `until_whole` needs of a target."""
+
+    @property
+    def name_servers(self) -> str: ...
+
+    def members(self, role: str) -> Sequence[str]: ...
+
+    def address_of(self, member: str) -> str: ...
+
+    async def masters(self) -> dict[str, str]: ...
+
+
+async def until_whole(target: BrokerGroup, within: float = READY_WITHIN) -> str:
     """Wait until the group has a master with all others in sync; returns the master.
 
     Raises:
         BolideError: that did not happen in time.
     """
     slaves = len(target.members("broker")) - 1
-    deadline = time.monotonic() + READY_WITHIN
+    deadline = time.monotonic() + within
     async with AdminClient(target.name_servers) as admin:
         while time.monotonic() < deadline:
             for master in (await target.masters()).values():
@@ -225,4 +238,4 @@ async def until_whole(target: Target) -> str:
                     if status.in_sync_slave_nums >= slaves:
                         return master
             await asyncio.sleep(0.1)
-    raise BolideError(f"the slaves were not in sync within {READY_WITHIN:g} s")
+    raise BolideError(f"the slaves were not in sync within {within:g} s")
