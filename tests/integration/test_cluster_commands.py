@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from bolide.client.producer.producer import Producer
+from bolide.cluster.control import require_state
 from bolide.cluster.data_directory import read_state
 from bolide.cluster.network import why_no_namespaces
-from bolide.cluster.state import require_state
 from bolide.model.message import Message
 from tests.support.commands import Running, home, run, started
 from tests.support.ports import free_port

@@ -83,7 +83,7 @@ def status(
     """Show the members and the masters of a running cluster."""
     import msgspec  # noqa: PLC0415
 
-    from bolide.cluster.state import masters, require_state  # noqa: PLC0415
+    from bolide.cluster.control import masters, require_state  # noqa: PLC0415
 
     with ExitOnError(OSError):
         state = require_state(data)
@@ -161,7 +161,7 @@ def heal(
 
 def down(data: Data = _DATA) -> None:
     """Stop a cluster; its files stay. Also ends what a killed cluster left behind."""
-    from bolide.cluster.state import take_down  # noqa: PLC0415
+    from bolide.cluster.control import take_down  # noqa: PLC0415
 
     with ExitOnError(OSError):
         left = asyncio.run(take_down(data))
@@ -169,7 +169,7 @@ def down(data: Data = _DATA) -> None:
 
 
 def _control(data: Path, verb: str, **arguments: Any) -> None:
-    from bolide.cluster.state import control  # noqa: PLC0415
+    from bolide.cluster.control import control  # noqa: PLC0415
 
     with ExitOnError(OSError):
         asyncio.run(control(data, verb, **arguments))
@@ -190,8 +190,8 @@ def _run_up(options: "ClusterOptions") -> None:
 
 
 async def _serve(options: "ClusterOptions") -> None:
+    from bolide.cluster.control import ControlServer, masters, require_state  # noqa: PLC0415
     from bolide.cluster.local_cluster import LocalCluster  # noqa: PLC0415
-    from bolide.cluster.state import ControlServer, masters, require_state  # noqa: PLC0415
 
     cluster = LocalCluster(options)
     async with ControlServer(cluster, _stop_this_process), cluster:
@@ -244,7 +244,7 @@ def _wait_until_up(data: Path, process: "subprocess.Popen[bytes]") -> None:
 
 def _end(data: Path, process: "subprocess.Popen[bytes]") -> None:
     """End a process of `up` with its members, by force if it takes too long."""
-    from bolide.cluster.state import NotRunning, take_down  # noqa: PLC0415
+    from bolide.cluster.control import NotRunning, take_down  # noqa: PLC0415
 
     if process.poll() is not None:
         return
@@ -295,7 +295,7 @@ def _member_at(state: "ClusterState", address: str | None) -> str | None:
 
 def _print_status(state: "ClusterState", groups: dict[str, dict[int, str]] | None) -> None:
     from bolide.cli.admin.output import Table  # noqa: PLC0415
-    from bolide.cluster.state import uptime  # noqa: PLC0415
+    from bolide.cluster.control import uptime  # noqa: PLC0415
 
     table = Table("Member", "Role", "Address", "Pid", "Uptime", "State", "Directory")
     for member in state.members:

@@ -1,4 +1,4 @@
-"""A TCP proxy whose links can be cut, dropped and slowed.
+"""A TCP proxy whose links can be cut and slowed.
 
 A flow is what one member sends to another, whichever of them opened the connection. While a flow is
 cut, its bytes are held, in connections that exist and in new ones; after the heal they arrive, as
@@ -92,7 +92,7 @@ class Proxy:
         self._flows = flows
         self._owner_of = owner_of
         self._servers: list[asyncio.Server] = []
-        self._connections: dict[asyncio.Task[None], tuple[str, asyncio.StreamWriter]] = {}
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int, target: "Address") -> int:
         """Forward connections to `target`; returns the port, also if 0 was given."""
@@ -103,12 +103,6 @@ class Proxy:
         server = await asyncio.start_server(connected, host, port)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
-
-    def drop(self, source: str | None = None) -> None:
-        """End the connections of a member, or all, with a reset (RST)."""
-        for owner, writer in list(self._connections.values()):
-            if source in {None, owner}:
-                _reset(writer)
 
     async def close(self) -> None:
         for server in self._servers:
@@ -124,13 +118,13 @@ class Proxy:
         assert task is not None
         peer, own = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
         owner = await asyncio.to_thread(self._owner_of, peer, own)
-        self._connections[task] = owner, writer
+        self._connections.add(task)
         try:
             await self._forward(owner, reader, writer, target)
         except asyncio.CancelledError:
             pass  # the proxy closes
         finally:
-            del self._connections[task]
+            self._connections.discard(task)
             writer.close()
 
     async def _forward(

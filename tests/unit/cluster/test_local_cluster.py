@@ -8,12 +8,12 @@ import pytest
 
 from bolide.admin import AdminClient
 from bolide.client.producer.producer import Producer
+from bolide.cluster.control import masters
 from bolide.cluster.data_directory import ClusterState, read_state
 from bolide.cluster.local_cluster import LocalCluster
 from bolide.cluster.member_process import MemberFailed
 from bolide.cluster.network import why_no_namespaces
 from bolide.cluster.plan import ClusterOptions
-from bolide.cluster.state import masters
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message import Message
 from bolide.protocol.refusals import TopicNotFound

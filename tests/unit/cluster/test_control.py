@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bolide.cluster.control import ControlServer, NotRunning, control, take_down
 from bolide.cluster.data_directory import ClusterState, DataDirectory, MemberState, read_state
 from bolide.cluster.local_cluster import LocalCluster
 from bolide.cluster.member_process import MEMBER_VARIABLE
 from bolide.cluster.plan import ClusterOptions
-from bolide.cluster.state import ControlServer, NotRunning, control, take_down
 from bolide.errors import ConfigError
 from tests.support.aio import on_loop, until
 
