@@ -33,6 +33,9 @@ register as soon as they have started, no TLS, and messages taken on a nearly fu
 otherwise default settings. Its JVMs have a heap of at most 512 MiB (NameServer: 256 MiB), the
 serial collector, and only the first compiler.
 
+A master that is cut off from the others is not compared here: RocketMQ's processes have no networks
+of their own in this bench.
+
 Lost are messages that were acknowledged with `SEND_OK` and are not in the topic at the end."""
 
 
@@ -70,10 +73,10 @@ def _cell(outcome: Outcome, fault: str, client: str) -> str:
     return spread([each.seconds[client] for each in rounds if client in each.seconds])
 
 
-def report(outcomes: Sequence[Outcome], load: float) -> str:
+def report(outcomes: Sequence[Outcome], load: float, command: str) -> str:
     """The part of the page that the command writes."""
     where = (
-        f"Measured on {machine()}, commit {commit()}. The load average was {load:.1f} on"
-        f" {os.cpu_count()} cores when it began."
+        f"Measured with `{command}` on {machine()}, commit {commit()}. The load average was"
+        f" {load:.1f} on {os.cpu_count()} cores when it began."
     )
     return "\n".join(["", where, "", *table(outcomes), "", _SETTINGS, ""])

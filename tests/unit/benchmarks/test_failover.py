@@ -1,5 +1,8 @@
+import pytest
+
+from benchmarks.failover.__main__ import command_line, parse
 from benchmarks.failover.clients import Send
-from benchmarks.failover.report import spread, table
+from benchmarks.failover.report import report, spread, table
 from benchmarks.failover.rounds import Outcome, Round, lost_ids, served_after
 
 OLD, NEW = "127.0.0.1:10911", "127.0.0.1:11011"
@@ -64,3 +67,22 @@ def test_the_table_has_servers_side_by_side_and_only_what_was_measured() -> None
         ["0", "1 |"],
     ]
     assert "killed" in rows[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("", "--rounds 5 --fault kill"),
+        ("--fault kill pause --into page.md", "--rounds 5 --fault kill pause"),
+        ("--rounds 4 --apache-rounds 3", "--rounds 4 --fault kill --apache-rounds 3"),
+        (
+            "--servers bolide --client python",
+            "--rounds 5 --fault kill --servers bolide --client python",
+        ),
+    ],
+)
+def test_the_page_says_with_which_command_it_was_measured(given: str, shown: str) -> None:
+    command = command_line(parse(given.split()))
+
+    assert command == f'make bench-failover FAILOVER="{shown}"'
+    assert f"Measured with `{command}` on " in report([Outcome("bolide")], 0.5, command)
