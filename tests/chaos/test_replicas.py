@@ -1,8 +1,9 @@
 """The short form of the fault bench with replicas: failovers under load, and a real partition."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -24,7 +25,12 @@ PORTS = (10, 20, 200, 210, 220, 300, 310, 320, *range(1033, 1037), *range(1133, 
 
 @asynccontextmanager
 async def cluster(
-    directory: Path, *, replicas: int, controllers: int, asynchronous: bool = False
+    directory: Path,
+    *,
+    replicas: int,
+    controllers: int,
+    asynchronous: bool = False,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[LocalTarget]:
     target = LocalTarget(
         ClusterOptions(
@@ -36,7 +42,7 @@ async def cluster(
             data=directory,
             base_port=free_port(PORTS),
             network="proxy" if why_no_namespaces() else "namespaces",
-            settings=SETTINGS,
+            settings={**SETTINGS, **settings},
         )
     )
     async with target.cluster:
@@ -74,15 +80,55 @@ async def test_a_master_that_fails_is_replaced_and_acknowledges_nothing_more(
     assert result.late_acknowledgements == 0
 
 
+AHEAD = 1.0
+"""Seconds of load for which only the master has what is sent."""
+
+
 @pytest.mark.timeout(300)
 @on_loop
-async def test_an_asynchronous_master_is_ahead_of_its_slave_by_little(tmp_path: Path) -> None:
-    options = LossOptions(rounds=1, load=1.0)
+async def test_an_asynchronous_master_is_ahead_of_its_slave(tmp_path: Path) -> None:
     async with cluster(tmp_path, replicas=2, controllers=0, asynchronous=True) as target:
-        (found,) = (await measure_loss(target, options, print)).rounds
+        options = LossOptions(rounds=1, load=1.0, is_loss_allowed=True)
+        (by_chance,) = (await measure_loss(target, options, print)).rounds
+        options = LossOptions(rounds=1, load=1.0, ahead=AHEAD)
+        cut_off = await measure_loss(target, options, print)
 
-    assert found.acknowledged > 100
-    assert found.lost < found.acknowledged / 2
+    assert by_chance.acknowledged > 100
+    assert by_chance.lost < by_chance.acknowledged / 2
+    assert not cut_off.is_good
+    assert cut_off.lost > 0
+    assert cut_off.rounds[0].window > AHEAD / 2
+
+
+@pytest.mark.timeout(300)
+@on_loop
+async def test_a_sync_master_is_never_ahead_of_its_slave(tmp_path: Path) -> None:
+    async with cluster(tmp_path, replicas=2, controllers=0) as target:
+        by_chance = await measure_loss(target, LossOptions(rounds=2, load=1.0), print)
+        options = LossOptions(rounds=1, load=1.0, ahead=AHEAD)
+        cut_off = await measure_loss(target, options, print)
+
+    for result in (by_chance, cut_off):
+        assert result.is_good
+        assert result.lost == 0
+        assert all(each.acknowledged > 100 for each in result.rounds)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "is_weak", [True, pytest.param(False, marks=pytest.mark.long)], ids=["weak", "strict"]
+)
+@on_loop
+async def test_a_successor_lacks_acknowledged_messages_only_if_masters_wait_for_nobody(
+    tmp_path: Path, is_weak: bool
+) -> None:
+    settings = {"allAckInSyncStateSet": "false"} if is_weak else {}
+    options = LossOptions(rounds=1, load=1.0, ahead=AHEAD)
+    async with cluster(tmp_path, replicas=2, controllers=3, settings=settings) as target:
+        result = await measure_loss(target, options, print)
+
+    assert result.rounds[0].acknowledged > 100
+    assert result.is_good is not is_weak
 
 
 @pytest.mark.timeout(300)

@@ -109,7 +109,7 @@ def run(
     controllers: Controllers = None,
     network: NetworkKind = _NETWORK,
     allow_loss: Annotated[
-        bool, typer.Option(help="Count lost messages without failing; so does mode async.")
+        bool, typer.Option(help="Count lost messages without failing; so do modes that allow it.")
     ] = False,
     report: Annotated[
         Path | None,
@@ -138,7 +138,7 @@ def run(
         cluster = _cluster(shape, mode, network, base_port, chosen, work.path)
         options = RunOptions(
             seed=seed, rounds=rounds, minutes=minutes, nemeses=tuple(nemesis or ()),
-            is_loss_allowed=allow_loss or mode == "async",
+            is_loss_allowed=allow_loss or _allows_loss(mode, chosen),
             workload=WorkloadOptions(kinds=_kinds(kind or [], list(Kind))),
         )  # fmt: skip
         result = _with_cluster(
@@ -196,33 +196,59 @@ def failover(
 
 def loss(
     settings: SettingWords = None,
+    mode: Annotated[
+        str, typer.Option(help="async, sync: a master and a slave; controller: with failover.")
+    ] = "async",
     rounds: Annotated[int, typer.Option(min=1, help="Losses of the master.")] = 20,
     senders: Annotated[int, typer.Option(min=1, help="Senders, each with one send at once.")] = 16,
     size: Annotated[int, typer.Option(min=1, help="Bytes of a message.")] = 1024,
+    ahead: Annotated[
+        float, typer.Option(min=0, help="Seconds for which the slaves are cut off before that.")
+    ] = 0.0,
     network: NetworkKind = _NETWORK,
     report: Report = None,
     data: Data = None,
     base_port: BasePort = _BASE_PORT,
     keep: Keep = False,
 ) -> None:
-    """Measure what an ASYNC_MASTER has acknowledged and its slave lacks when its machine is lost.
+    """Measure what a master has acknowledged and the others lack when its machine is lost.
 
-    The links of the master are cut at one moment under load, and it is killed.
+    The links of the master are cut at one moment under load, and it is killed. Only sends that were
+    answered with SEND_OK count as acknowledged.
+
+    Exit code 1: something was lost in mode sync, or in mode controller without
+    allAckInSyncStateSet=false; or nothing was acknowledged.
     """
     from bolide.chaos.loss import LossOptions, measure_loss  # noqa: PLC0415
 
     with ExitOnError(OSError), _directory(data, keep=keep) as work:
         _check_report(report)
-        shape = _shape("async", None, None, None, None)
-        cluster = _cluster(shape, "async", network, base_port, parse_settings(settings), work.path)
-        options = LossOptions(rounds=rounds, senders=senders, size=size)
+        shape = _shape(mode, None, None, None, None)
+        if mode == "single":
+            raise ConfigError("--mode single: a master without slaves loses all; take another mode")
+        chosen = parse_settings(settings)
+        cluster = _cluster(shape, mode, network, base_port, chosen, work.path)
+        options = LossOptions(
+            rounds=rounds, senders=senders, size=size, ahead=ahead,
+            is_loss_allowed=_allows_loss(mode, chosen),
+        )  # fmt: skip
         result = _with_cluster(cluster, lambda target: measure_loss(target, options, _emit))
         load = {"Load": f"{senders} senders, messages of {size} bytes"}
-        page = result.report(_circumstances("async", cluster, load))
+        if ahead:
+            load["Slaves cut off"] = f"{ahead:g} s before the master"
+        page = result.report(_circumstances(mode, cluster, load))
         if report:
             report.write_text(page, encoding="utf-8")
         print(result.summary() if report else page)
-        work.is_good = True
+        work.is_good = result.is_good
+    if not work.is_good:
+        raise typer.Exit(FAILED)
+
+
+def _allows_loss(mode: str, settings: dict[str, str]) -> bool:
+    """Whether a failover may lose what was acknowledged."""
+    is_weak = settings.get("allAckInSyncStateSet", "true").lower() == "false"
+    return mode == "async" or (mode == "controller" and is_weak)
 
 
 @dataclass(slots=True)

@@ -1,5 +1,7 @@
 """What only a master had when it was lost, by where the queues of its slave end."""
 
+from typing import Any
+
 import pytest
 
 from bolide.chaos.loss import Ack, LossOptions, LossResult, LossRound, judge
@@ -30,10 +32,37 @@ def test_the_report_has_every_round_and_the_worst() -> None:
     assert "40 of 4,000 acknowledged messages were on the master only" in page
     assert "median 20, at most 40" in page
     assert "median 2.6 ms, at most 5.2 ms before the loss" in page
-    assert "| 2 | 3000 | 1,500 | 40 | 5.2 |" in page
+    assert "| 2 | 3000 | 1,500 | 0 | 40 | 5.2 |" in page
+
+
+@pytest.mark.parametrize(("is_loss_allowed", "is_good"), [(True, True), (False, False)])
+def test_a_loss_breaks_the_promise_of_a_mode_that_allows_none(
+    is_loss_allowed: bool, is_good: bool
+) -> None:
+    result = LossResult(
+        [LossRound(1000, 500.0, 0, 0.0), LossRound(1000, 500.0, 1, 0.002)], is_loss_allowed
+    )
+    assert result.is_good is is_good
+    assert ("Promises were broken" in result.summary()) is not is_good
+
+
+@pytest.mark.parametrize("is_loss_allowed", [True, False])
+def test_a_round_without_acknowledgements_shows_nothing(is_loss_allowed: bool) -> None:
+    assert not LossResult([LossRound(0, 0.0, 0, 0.0, weak=9)], is_loss_allowed).is_good
+
+
+def test_weak_statuses_are_reported_beside_acknowledgements() -> None:
+    found = judge([Ack(0, 6, 11.0)], {0: 7}, began=10.0, lost_at=12.0, weak=3)
+    assert "| 1 | 1 | 0 | 3 | 0 | 0.0 |" in LossResult([found]).report(WHERE)
+
+
+def test_slaves_cannot_be_cut_off_for_less_than_no_time() -> None:
+    with pytest.raises(ConfigError, match="--ahead -1: must not be negative"):
+        LossOptions(ahead=-1)
 
 
 @pytest.mark.parametrize("name", ["rounds", "senders", "size"])
 def test_options_must_be_positive(name: str) -> None:
+    options: dict[str, Any] = {name: 0}
     with pytest.raises(ConfigError, match=f"--{name} 0: must be at least 1"):
-        LossOptions(**{name: 0})
+        LossOptions(**options)
