@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from bolide.chaos.history import History, Kind
+from bolide.chaos.report import Circumstances, run_report
 from bolide.chaos.run import RunOptions, RunResult, run_rounds
 from bolide.chaos.target import LocalTarget
 from bolide.chaos.workload import WorkloadOptions
 from bolide.cluster.network import why_no_namespaces
 from bolide.cluster.plan import ClusterOptions
+from bolide.errors import BolideError
 from tests.support.aio import on_loop
 from tests.support.ports import free_port
 
@@ -91,3 +93,26 @@ async def test_a_broker_that_loses_its_store_is_found_out(tmp_path: Path) -> Non
     assert not result.verdict.is_good
     assert len(result.verdict.kinds[Kind.PLAIN].lost) > 0  # though consumers had received them
     assert len(result.verdict.kinds[Kind.TIMER].lost) > 0  # those that were waiting
+
+
+class Stubborn(LocalTarget):
+    """Its brokers do not start again."""
+
+    async def start(self, member: str) -> None:
+        raise BolideError(f"{member} did not start")
+
+
+@pytest.mark.timeout(300)
+@on_loop
+async def test_a_broker_that_does_not_start_again_is_reported(tmp_path: Path) -> None:
+    workload = WorkloadOptions(kinds=(Kind.PLAIN,), read_within=1.0)
+    options = RunOptions(
+        seed=SEED, rounds=2, nemeses=("kill",), steady=(0.3, 0.8), hold=(0.5, 1.0),
+        drain_within=1.0, linger=0.5, workload=workload,
+    )  # fmt: skip
+
+    result = await run_chaos(tmp_path, options, flush="SYNC_FLUSH", kind=Stubborn)
+
+    assert len(result.history.faults) == 1
+    assert any("did not start" in each for each in result.verdict.violations)
+    assert "ended by an error" in run_report(result, Circumstances.here({}), "")

@@ -7,7 +7,7 @@ stored twice; a timer that came early. Duplicates are counted: delivery is at le
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -61,6 +61,10 @@ class Verdict:
     is_loss_allowed: bool
     not_back: list[str] = field(default_factory=list)
     """Rounds after which service did not come back in time."""
+    broken_off: list[str] = field(default_factory=list)
+    """Rounds whose fault could not be begun or ended, with the reason."""
+    unread: list[str] = field(default_factory=list)
+    """Queues that could not be read in the end, with the reason."""
 
     @property
     def lost(self) -> int:
@@ -82,7 +86,9 @@ class Verdict:
                 if examples:
                     shown = ", ".join(examples[:_EXAMPLES])
                     found.append(f"{result.kind}: {len(examples)} {text}: {shown}")
-        return found + [f"service was not back: {each}" for each in self.not_back]
+        found += [f"service was not back: {each}" for each in self.not_back]
+        found += [f"ended by an error: {each}" for each in self.broken_off]
+        return found + [f"not to be read in the end: {each}" for each in self.unread]
 
     @property
     def is_good(self) -> bool:
@@ -107,19 +113,28 @@ def check(
     kept: dict[Kind, list[Kept]] = defaultdict(list)
     for each in history.kept:
         kept[each.kind].append(each)
+    unread: dict[Kind, set[str]] = defaultdict(set)
+    for one in history.unread:
+        unread[one.kind].add(one.queue)
     kinds = {
         kind: _check_kind(
-            kind, by_kind[kind], arrived[kind], kept[kind] if is_read_back else None, history.faults
+            kind, by_kind[kind], arrived[kind], kept[kind] if is_read_back else None, unread[kind],
+            history.faults,
         )
         for kind in Kind
         if by_kind[kind] or arrived[kind]
-    }
-    not_back = [
-        f"round {fault.round}, {fault.nemesis} of {', '.join(fault.targets)}"
-        for fault in history.faults
-        if fault.back_after is None
-    ]
-    return Verdict(kinds, is_loss_allowed, not_back)
+    }  # fmt: skip
+    return Verdict(
+        kinds,
+        is_loss_allowed,
+        [_round(each) for each in history.faults if each.back_after is None and not each.error],
+        [f"{_round(each)}: {each.error}" for each in history.faults if each.error],
+        [f"{each.kind} {each.queue or 'all queues'}: {each.error}" for each in history.unread],
+    )
+
+
+def _round(fault: Fault) -> str:
+    return f"round {fault.round}, {fault.nemesis} of {', '.join(fault.targets)}"
 
 
 def _check_kind(
@@ -127,6 +142,7 @@ def _check_kind(
     sent: Sequence[Sent],
     delivered: Sequence[Delivered],
     kept: Sequence[Kept] | None,
+    unread: Collection[str],
     faults: Sequence[Fault],
 ) -> KindResult:
     result = KindResult(kind)
@@ -139,7 +155,7 @@ def _check_kind(
     seen = {each.id for each in delivered}
     result.delivered = len(seen)
     promised = [each for each in sent if each.outcome is Outcome.ACKNOWLEDGED]
-    gone = set() if kept is None else not_kept(promised, kept)
+    gone = set() if kept is None else not_kept(promised, kept, unread)
     result.lost = [each.id for each in promised if each.id not in seen or each.id in gone]
     result.phantom = phantoms(sent, delivered)
     if kind is Kind.ORDERED:
@@ -151,23 +167,29 @@ def _check_kind(
     return result
 
 
-def not_kept(promised: Iterable[Sent], kept: Iterable[Kept]) -> set[str]:
+def not_kept(
+    promised: Iterable[Sent], kept: Iterable[Kept], unread: Collection[str] = ()
+) -> set[str]:
     """Ids of acknowledged messages that are not where the acknowledgement said.
 
     Timers and transactions are acknowledged before they are in their queue: they are anywhere.
+
+    Args:
+        unread: queues of which nothing can be said; an empty name is all of them.
     """
+    if "" in unread:
+        return set()
     at = {(each.queue, each.offset): each.id for each in kept}
     anywhere = set(at.values())
     return {
         each.id
         for each in promised
-        if each.id not in anywhere
-        or (
-            each.offset >= 0
-            and each.kind in _PLACED
-            and at.get((each.queue, each.offset)) != each.id
+        if (
+            at.get((each.queue, each.offset)) != each.id and each.queue not in unread
+            if each.offset >= 0 and each.kind in _PLACED
+            else each.id not in anywhere and not unread
         )
-    }
+    }  # fmt: skip
 
 
 def phantoms(sent: Iterable[Sent], delivered: Iterable[Delivered]) -> list[str]:

@@ -80,6 +80,15 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="kept", omit_defaults=
     offset: int
 
 
+class Unread(msgspec.Struct, frozen=True, kw_only=True, tag="unread", omit_defaults=True):
+    """A queue that could not be read to its end when all queues were read."""
+
+    kind: Kind
+    queue: str
+    """Empty if the queues of the topic could not be found out."""
+    error: str
+
+
 class Fault(msgspec.Struct, frozen=True, kw_only=True, tag="fault", omit_defaults=True):
     """A fault of a round, from its injection to its end."""
 
@@ -90,6 +99,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, tag="fault", omit_default
     ended: float
     back_after: float | None = None
     """Seconds from its end until every kind was acknowledged again; None: not in time."""
+    error: str = ""
+    """Why it did not begin or end as planned: a member did not start, for instance."""
 
 
 class Mastership(msgspec.Struct, frozen=True, kw_only=True, tag="master", omit_defaults=True):
@@ -100,7 +111,7 @@ class Mastership(msgspec.Struct, frozen=True, kw_only=True, tag="master", omit_d
     member: str | None
 
 
-Event = Sent | Delivered | Kept | Fault | Mastership
+Event = Sent | Delivered | Kept | Unread | Fault | Mastership
 
 
 class History:
@@ -116,6 +127,7 @@ class History:
         self.sent: list[Sent] = []
         self.delivered: list[Delivered] = []
         self.kept: list[Kept] = []
+        self.unread: list[Unread] = []
         self.faults: list[Fault] = []
         self.masters: list[Mastership] = []
         self._clock = clock
@@ -139,8 +151,8 @@ class History:
 
     def record(self, event: Event) -> None:
         lists: dict[type, list[Any]] = {
-            Sent: self.sent, Delivered: self.delivered, Kept: self.kept, Fault: self.faults,
-            Mastership: self.masters,
+            Sent: self.sent, Delivered: self.delivered, Kept: self.kept, Unread: self.unread,
+            Fault: self.faults, Mastership: self.masters,
         }  # fmt: skip
         lists[type(event)].append(event)
         if self._output:

@@ -154,11 +154,17 @@ def _rounds_table(faults: Sequence[Fault]) -> list[str]:
         (
             each.round, each.nemesis, ", ".join(each.targets), f"{each.began:.1f}",
             f"{each.ended - each.began:.1f}",
-            "not in time" if each.back_after is None else f"{each.back_after:.2f}",
+            _back(each),
         )
         for each in faults
     ]  # fmt: skip
     return table_lines(("Round", "Nemesis", "Targets", "At (s)", "For (s)", "Back after (s)"), rows)
+
+
+def _back(fault: Fault) -> str:
+    if fault.error:
+        return "ended by an error"
+    return "not in time" if fault.back_after is None else f"{fault.back_after:.2f}"
 
 
 def table_lines(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

@@ -1,4 +1,8 @@
-"""Rounds of faults under load: inject, hold, heal, check that service is back."""
+"""Rounds of faults under load: inject, hold, heal, check that service is back.
+
+An error of the cluster, such as a member that does not start again, is a finding: it ends the
+rounds, and what happened until then is judged.
+"""
 
 import asyncio
 import logging
@@ -108,7 +112,11 @@ class _Rounds:
             steady = chance.uniform(*self.options.steady)
             hold = chance.uniform(*self.options.hold)
             await asyncio.sleep(steady)
-            history.record(await self._round(number, strike, hold, chance))
+            fault = await self._round(number, strike, hold, chance)
+            history.record(fault)
+            if fault.error:
+                self.emit(f"{history.now():7.1f} s  the rounds end here")
+                return
 
     def _goes_on(self, done: int) -> bool:
         if self.options.minutes:
@@ -129,16 +137,22 @@ class _Rounds:
         began = history.now()
         targets = ", ".join(strike.targets)
         self.emit(f"{began:7.1f} s  round {number}: {strike.name} of {targets} for {hold:.1f} s")
-        async with strike.on(self.target, chance):
-            await asyncio.sleep(hold)
+        error = ""
+        try:
+            async with strike.on(self.target, chance):
+                await asyncio.sleep(hold)
+        except (BolideError, OSError) as exc:
+            error = _text(exc)
         ended = history.now()
-        back = await self._back_after(ended)
+        back = None if error else await self._back_after(ended)
         if back is None:
-            self.emit(f"{history.now():7.1f} s  no service; all brokers are started again")
-            await self._restart_brokers()
+            why = error or "no service"
+            self.emit(f"{history.now():7.1f} s  {why}; all brokers are started again")
+            failed = await self._restart_brokers()
+            error = error or failed
         return Fault(
             nemesis=strike.name, targets=strike.targets, round=number, began=began, ended=ended,
-            back_after=back,
+            back_after=back, error=error,
         )  # fmt: skip
 
     async def _back_after(self, since: float) -> float | None:
@@ -151,13 +165,21 @@ class _Rounds:
                 return None
         return self.workload.history.now() - since
 
-    async def _restart_brokers(self) -> None:
-        """What an operator would do; the round has failed all the same."""
-        await self.target.heal()
-        for member in self.target.members("broker"):
-            await self.target.kill(member)
-            await self.target.start(member)
+    async def _restart_brokers(self) -> str:
+        """What an operator would do; the round has failed all the same. Returns what failed."""
+        try:
+            await self.target.heal()
+            for member in self.target.members("broker"):
+                await self.target.kill(member)
+                await self.target.start(member)
+        except (BolideError, OSError) as exc:
+            return _text(exc)
         await self._back_after(self.workload.history.now())
+        return ""
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 async def _watch_masters(target: Target, history: History) -> None:

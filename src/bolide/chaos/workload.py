@@ -7,12 +7,25 @@ with a pause, so that a broker is busy but not full.
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from bolide.admin import AdminClient
-from bolide.chaos.history import Delivered, History, Kept, Kind, Outcome, Sent, body_of, id_of
+from bolide.chaos.history import (
+    Delivered,
+    History,
+    Kept,
+    Kind,
+    Outcome,
+    Sent,
+    Unread,
+    body_of,
+    id_of,
+)
 from bolide.client.consumer.pop.pop_consumer import PopConsumer
 from bolide.client.consumer.pull.pull_consumer import PullConsumer
 from bolide.client.consumer.push.push_consumer import PushConsumer
@@ -22,6 +35,8 @@ from bolide.client.producer.transactions import TransactionProducer
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +67,8 @@ class WorkloadOptions:
     send_timeout: float = 3.0
     longest_delay: float = 4.0
     """Seconds that a timer waits at most."""
+    read_within: float = 20.0
+    """Seconds for which a pull that fails is repeated when all queues are read in the end."""
 
 
 @dataclass(slots=True)
@@ -90,7 +107,7 @@ class Workload:
     @asynccontextmanager
     async def consuming(self) -> AsyncIterator[None]:
         """Consume everything while the block runs; producers answer check-backs."""
-        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        async with AsyncExitStack() as stack, _tasks() as group:
             popping = []
             for kind in self.options.kinds:
                 for _ in range(self.options.producers):
@@ -110,7 +127,7 @@ class Workload:
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[None]:
         """Send while the block runs; at its end wait for the sends under way."""
-        async with asyncio.TaskGroup() as group:
+        async with _tasks() as group:
             for kind, producers in self._producers.items():
                 for number, producer in enumerate(producers):
                     group.create_task(self._produce(kind, number, producer))
@@ -130,26 +147,43 @@ class Workload:
         return True
 
     async def read_back(self) -> None:
-        """Record what the queues hold, read from their beginning. Raises BolideError.
+        """Record what the queues hold, read from their beginning, and which cannot be read.
 
         That a message was delivered once does not say that it is still there: consumers are
         milliseconds behind, so what a failover takes away has mostly been seen.
         """
+        silent: set[str] = set()
         async with PullConsumer("chaos-reader", name_server=self.name_servers) as reader:
             for kind in self.options.kinds:
-                for queue in await reader.fetch_subscribe_queues(_topic(kind)):
-                    await self._read_queue(reader, kind, queue)
+                find = partial(reader.fetch_subscribe_queues, _topic(kind))
+                try:
+                    queues = await _again(find, self.options.read_within)
+                except BolideError as exc:
+                    self.history.record(Unread(kind=kind, queue="", error=str(exc)))
+                    continue
+                for queue in queues:
+                    # Of a broker that did not answer for so long, not every queue is waited for.
+                    within = 0.0 if queue.broker_name in silent else self.options.read_within
+                    if not await self._read_queue(reader, kind, queue, within):
+                        silent.add(queue.broker_name)
 
-    async def _read_queue(self, reader: PullConsumer, kind: Kind, queue: MessageQueue) -> None:
+    async def _read_queue(
+        self, reader: PullConsumer, kind: Kind, queue: MessageQueue, within: float
+    ) -> bool:
+        """Whether it could be read to its end; each pull must work in so many seconds."""
         offset, name = 0, _queue_name(queue.broker_name, queue.queue_id)
         while True:
-            found = await reader.pull(queue, "*", offset)
+            try:
+                found = await _again(partial(reader.pull, queue, "*", offset), within)
+            except BolideError as exc:
+                self.history.record(Unread(kind=kind, queue=name, error=str(exc)))
+                return False
             for each in found.messages:
                 self.history.record(
                     Kept(id=id_of(each.body), kind=kind, queue=name, offset=each.queue_offset)
                 )
             if found.next_offset == offset:
-                return
+                return True
             offset = found.next_offset
 
     # ---- consumers
@@ -337,6 +371,32 @@ class _Send:
             return Outcome.ROLLED_BACK  # the local transaction did not begin
         is_rollback = result.state is TransactionState.ROLLBACK
         return Outcome.ROLLED_BACK if is_rollback else Outcome.ACKNOWLEDGED
+
+
+async def _again(call: Callable[[], Awaitable[T]], within: float) -> T:
+    """Try again until it works; raises the BolideError of the last try if it takes too long."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            return await call()
+        except BolideError as exc:
+            if time.monotonic() > deadline:
+                raise
+            log.info("to be tried again: %s", exc)
+            await asyncio.sleep(_RETRY_PAUSE)
+
+
+@asynccontextmanager
+async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
+    """A group of tasks that raises its first error by itself, so that it can be caught."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as errors:
+        first: BaseException = errors
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
 
 
 def _topic(kind: Kind) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from bolide.chaos.checker import Verdict, check, gaps
-from bolide.chaos.history import Delivered, Fault, History, Kept, Kind, Outcome, Sent
+from bolide.chaos.history import Delivered, Fault, History, Kept, Kind, Outcome, Sent, Unread
 
 
 class Story:
@@ -221,6 +221,30 @@ def test_a_round_after_which_nothing_was_served_is_a_violation() -> None:
     )
 
     assert story.judge().violations == ["service was not back: round 3, kill of broker-a-0"]
+
+
+def test_a_member_that_does_not_start_again_is_a_violation() -> None:
+    story = Story()
+    story.history.record(
+        Fault(nemesis="kill", targets=("broker-a-0",), round=3, began=1.0, ended=2.0,
+              error="broker-a-0 did not start")
+    )  # fmt: skip
+
+    assert story.judge().violations == [
+        "ended by an error: round 3, kill of broker-a-0: broker-a-0 did not start"
+    ]
+
+
+@pytest.mark.parametrize(("queue", "lost"), [("broker-a/0", []), ("", []), ("broker-b/0", ["a"])])
+def test_of_a_queue_that_cannot_be_read_only_that_is_said(queue: str, lost: list[str]) -> None:
+    story = Story().send("a", offset=0).deliver("a", 0)
+    story.history.record(Unread(kind=Kind.PLAIN, queue=queue, error="no route"))
+
+    verdict = story.judge(is_read_back=True)
+
+    assert verdict.kinds[Kind.PLAIN].lost == lost
+    unread = f"not to be read in the end: plain {queue or 'all queues'}: no route"
+    assert unread in verdict.violations
 
 
 def test_gaps_are_measured_between_acknowledgements() -> None:
