@@ -3,9 +3,12 @@
 Always wrong: an acknowledged message that was never delivered, or is not in its queue at the end
 where the acknowledgement said, unless the mode allows it; a delivered message that nobody sent, or
 whose transaction was rolled back; an order that is broken; a message with a dedup key that is
-stored twice; a timer that came early. Duplicates are counted: delivery is at least once.
+stored twice; a timer that came early or much too late. Duplicates are counted: delivery is at least
+once. But a consumer goes back only to its last commit, so a message that is delivered again long
+after that is a fault, too.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +23,16 @@ _EARLY_TOLERANCE = 0.005
 _EXAMPLES = 10
 _SHIFT_MARGIN = 2.0
 """Seconds around a shift of a clock in which a broker may go by either time."""
+_LATE_AFTER = 60.0
+"""Seconds of service that a timer may be late. Consumers may wait for an answer that does not come
+for half a minute, and then for their queues."""
+_BACK_BY = 30.0
+"""Seconds of consumption by which a consumer may go back. It commits every second; a broker writes
+commits down every 5 s, and a slave copies them about as often; during a fault of some seconds both
+may stand still."""
+_RETRIED_WITHIN = 120.0
+"""Seconds of service within which a popped message may come again. A lease is 10 s; a broker may
+notice late that it has ended."""
 _PLACED = {Kind.PLAIN, Kind.ORDERED, Kind.DEDUP, Kind.POP}
 """Kinds whose acknowledgement says where the message is in its queue."""
 
@@ -40,12 +53,18 @@ class KindResult:
     """Acknowledged, and never delivered or not kept where the acknowledgement said."""
     phantom: list[str] = field(default_factory=list)
     """Delivered and never sent, or rolled back."""
+    kept_phantom: list[str] = field(default_factory=list)
+    """The same of what was not delivered, but is in a queue in the end."""
     reordered: list[str] = field(default_factory=list)
     stored_twice: list[str] = field(default_factory=list)
     """With a dedup key, in two places: a violation. Others are counted as `copies`."""
     early: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    """Timers that came much later than time without service explains."""
+    replayed: list[str] = field(default_factory=list)
+    """Delivered again, long after the consumer had committed what came later."""
     copies: int = 0
-    """Messages that are in two places or more: sent again, or delivered again by a timer."""
+    """Further places of messages: sent again, or delivered again by a timer."""
     redelivered: int = 0
     """Further deliveries of the same place."""
     longest_gap: float = 0.0
@@ -78,9 +97,12 @@ class Verdict:
             broken = {
                 "acknowledged and lost": [] if self.is_loss_allowed else result.lost,
                 "delivered and never sent": result.phantom,
+                "in a queue and never sent": result.kept_phantom,
                 "out of order": result.reordered,
                 "stored twice in spite of a dedup key": result.stored_twice,
                 "delivered early": result.early,
+                "delivered late": result.late,
+                "delivered again long after": result.replayed,
             }
             for text, examples in broken.items():
                 if examples:
@@ -122,7 +144,7 @@ def check(
             history.faults,
         )
         for kind in Kind
-        if by_kind[kind] or arrived[kind]
+        if by_kind[kind] or arrived[kind] or kept[kind]
     }  # fmt: skip
     return Verdict(
         kinds,
@@ -158,11 +180,14 @@ def _check_kind(
     gone = set() if kept is None else not_kept(promised, kept, unread)
     result.lost = [each.id for each in promised if each.id not in seen or each.id in gone]
     result.phantom = phantoms(sent, delivered)
+    result.kept_phantom = sorted(set(phantoms(sent, kept or ())) - set(result.phantom))
     if kind is Kind.ORDERED:
         result.reordered = reordered_by_queue(delivered) + reordered_by_key(sent, delivered)
     _count_duplicates(result, delivered, kept or ())
     if kind is Kind.TIMER:
         result.early = early(sent, delivered, shifts(faults))
+        result.late = late(sent, delivered, faults)
+    result.replayed = replayed(delivered) + repeated(delivered, faults)
     result.longest_gap, result.total_gaps = gaps(sent)
     return result
 
@@ -192,11 +217,11 @@ def not_kept(
     }  # fmt: skip
 
 
-def phantoms(sent: Iterable[Sent], delivered: Iterable[Delivered]) -> list[str]:
-    """Ids, or places of foreign bodies, that were delivered without a right to be."""
+def phantoms(sent: Iterable[Sent], found: Iterable[Delivered | Kept]) -> list[str]:
+    """Ids, or places of foreign bodies, that were delivered or kept without a right to be."""
     rightful = {each.id for each in sent if each.outcome is not Outcome.ROLLED_BACK}
     return sorted(
-        {each.id or f"{each.queue}@{each.offset}" for each in delivered if each.id not in rightful}
+        {each.id or f"{each.queue}@{each.offset}" for each in found if each.id not in rightful}
     )
 
 
@@ -274,6 +299,78 @@ def early(
     return sorted(found)
 
 
+def late(
+    sent: Iterable[Sent], delivered: Iterable[Delivered], faults: Sequence[Fault]
+) -> list[str]:
+    """Acknowledged timers whose first delivery came late, without the time that faults explain.
+
+    One that a broker stored while its clock was wrong may be late by as much as that.
+    """
+    first: dict[str, float] = {}
+    for each in delivered:
+        first.setdefault(each.id, each.at)
+    shifted = shifts(faults)
+    found = []
+    for timer in sent:
+        if timer.outcome is not Outcome.ACKNOWLEDGED or timer.id not in first:
+            continue
+        due, at = timer.ended + timer.delay, first[timer.id]
+        excuse = _LATE_AFTER + _excused(timer.began, at, shifted)
+        if at - due > excuse and served(due, at, faults) > excuse:
+            found.append(timer.id)
+    return found
+
+
+def replayed(delivered: Iterable[Delivered]) -> list[str]:
+    """Messages that came from their place again after the consumer had long gone past them.
+
+    Time counts only as far as the queue went on: a queue that stands still, for want of a lock or a
+    master, commits nothing either.
+    """
+    first: dict[tuple[str, int, str], float] = {}
+    last_new: dict[str, float] = {}
+    found = set()
+    for each in delivered:
+        if each.times or each.kind is Kind.POP:
+            continue
+        place = each.queue, each.offset, each.id
+        if place not in first:
+            first[place] = last_new[each.queue] = each.at
+        elif last_new[each.queue] - first[place] > _BACK_BY:
+            found.add(each.id)
+    return sorted(found)
+
+
+def repeated(delivered: Iterable[Delivered], faults: Sequence[Fault]) -> list[str]:
+    """Messages with a lease or a retry of their own that came again too long after."""
+    last: dict[str, float] = {}
+    shifted = shifts(faults)
+    found = set()
+    for each in delivered:
+        if (each.times or each.kind is Kind.POP) and each.id in last:
+            before = last[each.id]
+            excuse = _RETRIED_WITHIN + _excused(before, each.at, shifted)
+            if each.at - before > excuse and served(before, each.at, faults) > excuse:
+                found.add(each.id)
+        last[each.id] = each.at
+    return sorted(found)
+
+
+def served(begin: float, end: float, faults: Iterable[Fault]) -> float:
+    """Seconds between two times in which no fault was on, nor service on its way back."""
+    total, at = 0.0, begin
+    for each in sorted(faults, key=lambda fault: fault.began):
+        back = math.inf if each.back_after is None else each.ended + each.back_after
+        total += max(min(each.began, end) - at, 0.0)
+        at = max(at, min(back, end))
+    return total + max(end - at, 0.0)
+
+
+def _excused(begin: float, end: float, shifted: Iterable[tuple[float, float]]) -> float:
+    """Seconds by which a wrong clock may have delayed something between two times."""
+    return CLOCK_SHIFT if any(since < end and begin < until for since, until in shifted) else 0.0
+
+
 def gaps(sent: Iterable[Sent]) -> tuple[float, float]:
     """The longest time between two acknowledgements, and the time in all gaps over OUTAGE."""
     times = sorted(each.ended for each in sent if each.outcome is Outcome.ACKNOWLEDGED)
@@ -294,8 +391,7 @@ def _count_duplicates(
     stored = {each: set(found) for each, found in places.items()}
     for one in kept:
         stored.setdefault(one.id, set()).add((one.queue, one.offset))
-    copied = [each for each, found in stored.items() if len(found) > 1]
     if result.kind is Kind.DEDUP:
-        result.stored_twice = sorted(copied)
+        result.stored_twice = sorted(each for each, found in stored.items() if len(found) > 1)
     else:
-        result.copies = len(copied)
+        result.copies = sum(len(found) - 1 for found in stored.values())

@@ -19,9 +19,10 @@ from bolide.version import __version__
 _MEANING = """\
 Lost is what was acknowledged and was never delivered, or is not where the acknowledgement said when
 all queues are read in the end. Time without service is the time in gaps of more than {:g} s between
-two acknowledged sends of one kind. Copies are messages that are stored twice: by a retry of the
+two acknowledged sends of one kind. Copies are further places of a message: by a retry of the
 sender, or by a new master that finished a timer or a transaction once more. Redelivered are further
-deliveries of a stored message."""
+deliveries of a stored message; replayed, those that come too long after the first to be explained
+by a commit that was lost."""
 _LEGEND = """\
 Green: acknowledged sends per second. Red: failed sends. Shaded, and bars below: faults. Dashed: a
 new master."""
@@ -117,15 +118,17 @@ def sentence(result: RunResult) -> str:
 def kinds_table(kinds: Sequence[KindResult]) -> list[str]:
     titles = (
         "Kind", "Sent", "Acknowledged", "Weak", "Unknown", "Rolled back", "Delivered", "Lost",
-        "Never sent", "Out of order", "Stored twice", "Early", "Copies", "Redelivered",
+        "Never sent", "Out of order", "Stored twice", "Early", "Late", "Replayed", "Copies",
+        "Redelivered",
         "Longest gap (s)", "Without service (s)",
     )  # fmt: skip
     rows = [
         (
             each.kind.value, each.sent, each.acknowledged, each.weak, each.unknown,
-            each.rolled_back, each.delivered, len(each.lost), len(each.phantom),
-            len(each.reordered), len(each.stored_twice), len(each.early), each.copies,
-            each.redelivered, f"{each.longest_gap:.1f}", f"{each.total_gaps:.1f}",
+            each.rolled_back, each.delivered, len(each.lost),
+            len(each.phantom) + len(each.kept_phantom), len(each.reordered),
+            len(each.stored_twice), len(each.early), len(each.late), len(each.replayed),
+            each.copies, each.redelivered, f"{each.longest_gap:.1f}", f"{each.total_gaps:.1f}",
         )
         for each in kinds
     ]  # fmt: skip

@@ -121,9 +121,10 @@ def run(
 ) -> None:
     """Inject faults under load, and check that no promise is broken.
 
-    Exit code 1: an acknowledged message was lost, a message was delivered that nobody sent, an
-    order was broken, a timer was early, a dedup key was stored twice, service did not come back, a
-    member did not start again (this ends the rounds), or a queue could not be read in the end.
+    Exit code 1: an acknowledged message was lost, a message was delivered that nobody sent, or
+    again long after, an order was broken, a timer was early or much too late, a dedup key was
+    stored twice, service did not come back, a member did not start again (this ends the rounds), or
+    a queue could not be read in the end.
 
     Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
     """

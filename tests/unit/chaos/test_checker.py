@@ -2,7 +2,7 @@
 
 import pytest
 
-from bolide.chaos.checker import Verdict, check, gaps
+from bolide.chaos.checker import Verdict, check, gaps, served
 from bolide.chaos.history import Delivered, Fault, History, Kept, Kind, Outcome, Sent, Unread
 
 
@@ -47,6 +47,17 @@ class Story:
         )
         return self
 
+    def strike(self, nemesis: str, held: float, back_after: float) -> "Story":
+        began, self.now = self.now, self.now + held
+        self.history.record(
+            Fault(
+                nemesis=nemesis, targets=("broker-a-0",), round=1, began=began, ended=self.now,
+                back_after=back_after,
+            )
+        )  # fmt: skip
+        self.now += back_after
+        return self
+
     def judge(self, **how: bool) -> Verdict:
         return check(self.history, **how)
 
@@ -89,7 +100,8 @@ def test_two_messages_that_were_acknowledged_at_one_place_are_found() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.TIMER, Kind.TRANSACTION])
 def test_what_is_acknowledged_before_it_is_in_its_queue_may_be_anywhere_there(kind: Kind) -> None:
-    story = Story(kind).send("a", offset=0).deliver("a", 7).keep("b", 0)
+    story = Story(kind).send("a", offset=0).deliver("a", 7)
+    story.send("b", Outcome.UNKNOWN).keep("b", 0)
     assert story.judge(is_read_back=True).kinds[kind].lost == ["a"]
 
     assert story.keep("a", 7).judge(is_read_back=True).is_good
@@ -221,6 +233,93 @@ def test_a_round_after_which_nothing_was_served_is_a_violation() -> None:
     )
 
     assert story.judge().violations == ["service was not back: round 3, kill of broker-a-0"]
+
+
+def test_every_further_place_of_a_message_is_a_copy() -> None:
+    story = Story(Kind.TRANSACTION).send("a")
+    for offset in range(50):
+        story.deliver("a", offset).keep("a", offset)
+
+    assert story.judge(is_read_back=True).kinds[Kind.TRANSACTION].copies == 49
+
+
+@pytest.mark.parametrize("message_id", ["a", ""])
+def test_what_has_no_right_to_be_in_a_queue_is_found_though_nobody_received_it(
+    message_id: str,
+) -> None:
+    story = Story(Kind.TRANSACTION).send("a", Outcome.ROLLED_BACK).keep(message_id, 3)
+
+    assert story.judge().is_good  # nobody looked
+    assert broken(story.judge(is_read_back=True)) == ["in a queue and never sent"]
+
+
+@pytest.mark.parametrize("kind", [Kind.PLAIN, Kind.ORDERED])
+def test_a_consumer_that_begins_anew_at_each_failover_is_found(kind: Kind) -> None:
+    story = Story(kind)
+    names = [str(number) for number in range(40)]
+    for offset, name in enumerate(names):
+        story.send(name, offset=offset).deliver(name, offset)
+    assert story.judge().is_good
+
+    for _ in range(19):
+        story.strike("kill", 1.0, back_after=0.1)
+        for offset, name in enumerate(names):
+            story.deliver(name, offset)
+
+    assert broken(story.judge()) == ["delivered again long after"]
+    assert "39" not in story.judge().kinds[kind].replayed
+
+
+def test_a_queue_that_stood_still_may_be_delivered_again_however_late() -> None:
+    story = Story(Kind.ORDERED).send("a").send("b").deliver("a", 0).deliver("b", 1)
+    story.now += 300  # for want of a lock
+
+    assert story.deliver("a", 0).deliver("b", 1).judge().is_good
+
+
+@pytest.mark.parametrize(("after", "is_good"), [(90.0, True), (300.0, False)])
+def test_a_popped_message_must_not_come_again_long_after(after: float, is_good: bool) -> None:
+    story = Story(Kind.POP).send("a").deliver("a", 0)
+    story.now += after
+
+    assert story.deliver("a", 0, times=1).judge().is_good is is_good
+
+
+def test_a_timer_must_not_be_much_too_late() -> None:
+    story = Story(Kind.TIMER).send("a", delay=2.0).send("b", delay=2.0).deliver("a", 0)
+    story.now += 600
+
+    verdict = story.deliver("b", 1).judge()
+
+    assert verdict.kinds[Kind.TIMER].late == ["b"]
+    assert broken(verdict) == ["delivered late"]
+
+
+@pytest.mark.parametrize(
+    ("nemesis", "held", "back_after", "is_good"),
+    [
+        ("kill", 1.0, 90.0, True),
+        ("kill", 90.0, 1.0, True),
+        ("kill", 1.0, 1.0, False),
+        ("clock-shift", 1.0, 1.0, True),
+    ],
+)
+def test_time_without_service_and_a_wrong_clock_excuse_a_timer(
+    nemesis: str, held: float, back_after: float, is_good: bool
+) -> None:
+    story = Story(Kind.TIMER).send("a", delay=1.0).strike(nemesis, held, back_after)
+    story.now = 80.0 if held + back_after < 10 else 130.0
+
+    assert story.deliver("a", 0).judge().is_good is is_good
+
+
+def test_overlapping_faults_excuse_a_time_once() -> None:
+    def fault(began: float, ended: float) -> Fault:
+        return Fault(nemesis="kill", targets=(), round=1, began=began, ended=ended, back_after=1.0)
+
+    assert served(0.0, 20.0, [fault(5.0, 9.0), fault(1.0, 6.0), fault(30.0, 31.0)]) == 11.0
+    assert served(8.0, 9.0, [fault(5.0, 9.0)]) == 0.0
+    assert served(0.0, 4.0, []) == 4.0
 
 
 def test_a_member_that_does_not_start_again_is_a_violation() -> None:
