@@ -8,11 +8,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TypeVar
 
 from bolide.admin import AdminClient
 from bolide.chaos.history import (
@@ -28,15 +26,15 @@ from bolide.chaos.history import (
 )
 from bolide.client.consumer.pop.pop_consumer import PopConsumer
 from bolide.client.consumer.pull.pull_consumer import PullConsumer
+from bolide.client.consumer.pull.pull_request import PullResult
 from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.client.producer.producer import Producer
 from bolide.client.producer.results import SendResult, SendStatus, TransactionState
 from bolide.client.producer.transactions import TransactionProducer
+from bolide.cluster.state import masters
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +66,8 @@ class WorkloadOptions:
     longest_delay: float = 4.0
     """Seconds that a timer waits at most."""
     read_within: float = 20.0
-    """Seconds for which a pull that fails is repeated when all queues are read in the end."""
+    """Seconds for which a queue is looked for, and a pull that fails is repeated, when all queues
+    are read in the end."""
 
 
 @dataclass(slots=True)
@@ -153,19 +152,55 @@ class Workload:
         milliseconds behind, so what a failover takes away has mostly been seen.
         """
         silent: set[str] = set()
-        async with PullConsumer("chaos-reader", name_server=self.name_servers) as reader:
+        async with AsyncExitStack() as stack:
+            # One for each NameServer: one that was killed knows a broker only when it registers
+            # again, half a minute later.
+            readers = [
+                await stack.enter_async_context(PullConsumer("chaos-reader", name_server=each))
+                for each in self.name_servers.split(";")
+            ]
             for kind in self.options.kinds:
-                find = partial(reader.fetch_subscribe_queues, _topic(kind))
-                try:
-                    queues = await _again(find, self.options.read_within)
-                except BolideError as exc:
-                    self.history.record(Unread(kind=kind, queue="", error=str(exc)))
-                    continue
-                for queue in queues:
+                for queue, reader in (await self._queues(kind, readers)).items():
                     # Of a broker that did not answer for so long, not every queue is waited for.
                     within = 0.0 if queue.broker_name in silent else self.options.read_within
                     if not await self._read_queue(reader, kind, queue, within):
                         silent.add(queue.broker_name)
+
+    async def _queues(
+        self, kind: Kind, readers: Sequence[PullConsumer]
+    ) -> dict[MessageQueue, PullConsumer]:
+        """The queues of a topic, and who knows the way to them.
+
+        Those in which messages were acknowledged are waited for. If nobody knows them, they are
+        recorded, unless their broker is there: then it has lost them.
+        """
+        missing = {each.queue for each in self.history.sent if each.kind is kind} - {""}
+        found: dict[MessageQueue, PullConsumer] = {}
+        deadline, error = time.monotonic() + self.options.read_within, ""
+        while True:
+            for reader in readers:
+                try:
+                    for queue in await reader.fetch_subscribe_queues(_topic(kind)):
+                        found.setdefault(queue, reader)
+                except BolideError as exc:
+                    error = str(exc)
+            names = {_queue_name(each.broker_name, each.queue_id) for each in found}
+            if missing <= names or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(_RETRY_PAUSE)
+        if not found and not missing:
+            self.history.record(Unread(kind=kind, queue="", error=error))
+        elif missing - names:
+            present = await self._registered_groups()
+            for name in sorted(missing - names):
+                if name.partition("/")[0] not in present:
+                    error = "its broker is not registered"
+                    self.history.record(Unread(kind=kind, queue=name, error=error))
+        return found
+
+    async def _registered_groups(self) -> set[str]:
+        answers = [await masters(each) or {} for each in self.name_servers.split(";")]
+        return {group for answer in answers for group in answer}
 
     async def _read_queue(
         self, reader: PullConsumer, kind: Kind, queue: MessageQueue, within: float
@@ -174,7 +209,7 @@ class Workload:
         offset, name = 0, _queue_name(queue.broker_name, queue.queue_id)
         while True:
             try:
-                found = await _again(partial(reader.pull, queue, "*", offset), within)
+                found = await _pull(reader, queue, offset, within)
             except BolideError as exc:
                 self.history.record(Unread(kind=kind, queue=name, error=str(exc)))
                 return False
@@ -373,16 +408,18 @@ class _Send:
         return Outcome.ROLLED_BACK if is_rollback else Outcome.ACKNOWLEDGED
 
 
-async def _again(call: Callable[[], Awaitable[T]], within: float) -> T:
-    """Try again until it works; raises the BolideError of the last try if it takes too long."""
+async def _pull(
+    reader: PullConsumer, queue: MessageQueue, offset: int, within: float
+) -> PullResult:
+    """Pull again until it works; raises the BolideError of the last try if it takes too long."""
     deadline = time.monotonic() + within
     while True:
         try:
-            return await call()
+            return await reader.pull(queue, "*", offset)
         except BolideError as exc:
             if time.monotonic() > deadline:
                 raise
-            log.info("to be tried again: %s", exc)
+            log.info("a pull of the last reading failed: %s", exc)
             await asyncio.sleep(_RETRY_PAUSE)
 
 
