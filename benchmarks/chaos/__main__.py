@@ -28,10 +28,12 @@ _DRAIN_WITHIN = 180.0
 _SETTINGS = f"""\
 Both: one NameServer with one controller in it, one broker group of {MEMBERS} members on loopback,
 `allAckInSyncStateSet=true` (RocketMQ's default is `false`), log files of 16 MiB, check-backs of
-transactions every 2 s. Nothing is cut and no disk fails, because RocketMQ's processes cannot have
-these faults injected. RocketMQ's slaves copy the tables of their master every second instead of
-every minute; its JVMs have heaps of at most 512 MiB, the serial collector and only the first
-compiler, and take messages on a nearly full disk, too."""
+transactions every 2 s. Nothing is cut, and no disk or clock fails: such faults of disks and clocks
+cannot be injected into RocketMQ's processes; that their links are not cut either is a choice, for
+which loopback is enough. A fault is held for at most 5 s. RocketMQ notices after 10 s that a master
+hangs, so its rounds of pauses have no failover. RocketMQ's slaves copy the tables of their master
+every second instead of every minute; its JVMs have heaps of at most 512 MiB, the serial collector
+and only the first compiler, and take messages on a nearly full disk, too."""
 
 
 def main() -> None:

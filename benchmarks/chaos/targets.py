@@ -1,7 +1,8 @@
 """Broker groups in controller mode that the fault bench harms: ours, and RocketMQ's.
 
 Both have one NameServer with one controller in it, which is not harmed, and three brokers on
-loopback. So the faults are those that processes can have: no cuts, no failing disks, no clocks.
+loopback. So the faults are those that processes on loopback can have: no cuts, for which each would
+need a network namespace of its own, no failing disks, no clocks.
 """
 
 import asyncio
