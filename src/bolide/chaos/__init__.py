@@ -2,7 +2,7 @@
 
 `history` records every send and every delivery, `workload` makes them, `nemesis` injects faults
 into a target, `checker` compares the history with what was promised, and `report` writes it down.
-`run` and `failover` are the two measurements of `bolide chaos`. A target is a `LocalCluster`
-(`target`) or any other cluster behind the same interface. `member` starts a broker with `faults` in
-its disk and its clock.
+`run`, `failover` and `loss` are the three measurements of `bolide chaos`. A target is a
+`LocalCluster` (`target`) or any other cluster behind the same interface. `member` starts a broker
+with `faults` in its disk and its clock.
 """
