@@ -378,16 +378,19 @@ class _Send:
         return await self.producer.send(self._message(delay=self.delay))
 
     async def _once(self) -> SendResult:
-        """Send again with the same key until it is acknowledged."""
+        """Send again with the same key until it is acknowledged, also if it is stored weakly."""
         message = self._message(dedup_key=self.id)
         while True:
+            is_last = self.tries == _DEDUP_TRIES
             try:
-                return await self.producer.send(message)
+                result = await self.producer.send(message)
+                if result.status is SendStatus.SEND_OK or is_last:
+                    return result
             except BolideError:
-                if self.tries == _DEDUP_TRIES:
+                if is_last:
                     raise
-                self.tries += 1
-                await asyncio.sleep(_RETRY_PAUSE)
+            self.tries += 1
+            await asyncio.sleep(_RETRY_PAUSE)
 
     async def _transaction(self) -> Outcome:
         assert isinstance(self.producer, TransactionProducer)

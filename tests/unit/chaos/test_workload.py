@@ -1,12 +1,15 @@
-"""All queues are read in the end, also if a NameServer does not know all of them."""
+"""Dedup keys are sent until acknowledged; in the end all queues are read, whoever knows them."""
 
+import random
 from typing import Any
 
 import pytest
 
 from bolide.chaos.history import History, Kind, Outcome, Sent
-from bolide.chaos.workload import Workload, WorkloadOptions
+from bolide.chaos.workload import Workload, WorkloadOptions, _Send
+from bolide.client.producer.results import SendResult, SendStatus
 from bolide.errors import BolideError
+from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue
 from tests.support.aio import on_loop
 
@@ -80,3 +83,47 @@ async def test_a_queue_that_its_broker_does_not_know_any_more_is_lost(
 
     assert await brokers_of([FakeReader(), FakeReader()], load) == {}
     assert load.history.unread == []
+
+
+class FakeProducer:
+    """Answers with these statuses in turn, and then with the last; None: not at all."""
+
+    def __init__(self, *statuses: SendStatus | None) -> None:
+        self._statuses = list(statuses)
+
+    async def send(self, message: Message) -> SendResult:
+        status = self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]
+        if status is None:
+            raise BolideError("timeout")
+        return SendResult(
+            status=status, message_id="id", offset_message_id="id",
+            queue=MessageQueue(message.topic, "broker-a", 0), queue_offset=7,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("statuses", "outcome", "tries"),
+    [
+        ([None, SendStatus.FLUSH_SLAVE_TIMEOUT, SendStatus.SEND_OK], Outcome.ACKNOWLEDGED, 3),
+        ([SendStatus.SLAVE_NOT_AVAILABLE], Outcome.WEAK, 20),
+        ([None], Outcome.UNKNOWN, 20),
+    ],
+)
+@pytest.mark.usefixtures("_no_pause")
+def test_a_dedup_key_is_sent_until_it_is_acknowledged(
+    statuses: list[SendStatus | None], outcome: Outcome, tries: int
+) -> None:
+    @on_loop
+    async def send() -> None:
+        load = Workload("127.0.0.1:1", History(), WorkloadOptions(), seed=1)
+        producer: Any = FakeProducer(*statuses)
+        sent = await _Send(load, producer, Kind.DEDUP, "k", 1, random.Random(1)).run()
+
+        assert (sent.outcome, sent.tries) == (outcome, tries)
+
+    send()
+
+
+@pytest.fixture
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bolide.chaos.workload._RETRY_PAUSE", 0.0)
