@@ -8,8 +8,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from bolide.chaos.target import LocalTarget, registered_masters
+from bolide.chaos.target import LocalTarget
 from bolide.cluster.plan import ClusterOptions
+from bolide.cluster.state import masters
 from tests.interop import apache
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.replica_group import SYNC_OFTEN
@@ -79,8 +80,9 @@ class ApacheGroup:
 
     async def masters(self) -> dict[str, str]:
         by_address = {self.address_of(each): each for each in self._ports}
-        found = await registered_masters(self.name_servers)
-        return {group: by_address[at] for group, at in found.items() if at in by_address}
+        found = await masters(self.name_servers) or {}
+        addresses = {group: brokers.get(0, "") for group, brokers in found.items()}
+        return {group: by_address[at] for group, at in addresses.items() if at in by_address}
 
     async def start(self, member: str) -> None:
         store = self._directory / member

@@ -138,7 +138,7 @@ async def measure_failover(target: Target, options: FailoverOptions, emit: Emit)
             f" elects; take at least {_QUORUM}"
         )
     result = FailoverResult(options.fault)
-    await create_topic(target, _TOPIC, queues=4)
+    await create_topic(target.name_servers, _TOPIC, queues=4)
     for number in range(1, options.rounds + 1):
         old = await until_whole(target)
         await asyncio.sleep(options.settle)

@@ -137,7 +137,7 @@ async def measure_loss(target: LocalTarget, options: LossOptions, emit: Emit) ->
     if not target.can_cut:
         raise ConfigError("the loss window cannot be measured with --network plain")
     result = LossResult(is_loss_allowed=options.is_loss_allowed)
-    await create_topic(target, _TOPIC, _QUEUES)
+    await create_topic(target.name_servers, _TOPIC, _QUEUES)
     for number in range(1, options.rounds + 1):
         found = await _Round(target, options, await until_whole(target)).run()
         result.rounds.append(found)

@@ -84,6 +84,8 @@ def run_report(result: RunResult, where: Circumstances, picture: str) -> str:
     faults = result.history.faults
     lines = ["# Fault bench", "", *where.lines(), ""]
     lines += [f"{len(faults)} rounds in {result.seconds:.0f} s. {sentence(result)}", ""]
+    if not result.is_drained:
+        lines += ["After the last round some deliveries did not come in time.", ""]
     if verdict.violations:
         lines += ["## Broken promises", ""]
         lines += [f"- {each}" for each in verdict.violations] + [""]

@@ -5,6 +5,7 @@ RocketMQ's processes, needs a class with the same methods.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,10 +16,13 @@ from bolide.admin import AdminClient
 from bolide.chaos.faults import FAULTS_VARIABLE, Faults
 from bolide.cluster.local_cluster import Launch, LocalCluster
 from bolide.cluster.plan import ClusterOptions, ClusterPlan, Role
+from bolide.cluster.state import masters
 from bolide.errors import BolideError
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.controller import MetadataReply
 from bolide.remoting.client import RemotingClient
+
+log = logging.getLogger(__name__)
 
 _ASK_WITHIN = 1.0
 _CLUSTER = "DefaultCluster"
@@ -123,12 +127,10 @@ class LocalTarget:
 
     async def masters(self) -> dict[str, str]:
         """From the NameServers."""
-        found = await registered_masters(self.name_servers)
-        brokers = self.cluster.members(Role.BROKER)
-        by_address = {self.cluster.plan.address(each): each.name for each in brokers}
-        return {
-            group: by_address[address] for group, address in found.items() if address in by_address
-        }
+        by_address = {self.address_of(each): each for each in self.members("broker")}
+        found = await masters(self.name_servers) or {}
+        addresses = {group: brokers.get(0, "") for group, brokers in found.items()}
+        return {group: by_address[at] for group, at in addresses.items() if at in by_address}
 
     async def kill(self, member: str) -> None:
         await self.cluster.kill(member)
@@ -162,19 +164,6 @@ class LocalTarget:
         await asyncio.to_thread(faults.write, self._file(member))
 
 
-async def registered_masters(name_servers: str) -> dict[str, str]:
-    """Addresses of the masters by broker group, from the NameServers that answer first."""
-    with suppress(BolideError, OSError, TimeoutError):
-        async with asyncio.timeout(_ASK_WITHIN), AdminClient(name_servers) as admin:
-            info = await admin.clusters.info()
-            return {
-                name: route.broker_addrs[0]
-                for name, route in info.broker_addr_table.items()
-                if 0 in route.broker_addrs
-            }
-    return {}
-
-
 async def leading_controller(target: Target) -> str:
     """The member whose controller leads.
 
@@ -194,16 +183,19 @@ async def leading_controller(target: Target) -> str:
     raise BolideError(f"no controller led within {READY_WITHIN:g} s")
 
 
-async def create_topic(target: Target, topic: str, queues: int) -> None:
+async def create_topic(
+    name_servers: str, topic: str, queues: int, attributes: Mapping[str, str] | None = None
+) -> None:
     """Create a topic on every master; raises the error of the last try if it takes too long."""
-    async with AdminClient(target.name_servers) as admin:
+    async with AdminClient(name_servers) as admin:
         deadline = time.monotonic() + READY_WITHIN
         while True:
             try:
-                await admin.topics.create(topic, _CLUSTER, queues=queues)
-            except BolideError:
+                await admin.topics.create(topic, _CLUSTER, queues=queues, attributes=attributes)
+            except BolideError as exc:
                 if time.monotonic() > deadline:
                     raise
+                log.info("the topic %s cannot be created yet: %s", topic, exc)
                 await asyncio.sleep(0.2)
             else:
                 return

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 
-from bolide.admin import AdminClient
 from bolide.chaos.history import (
     Delivered,
     History,
@@ -24,6 +23,7 @@ from bolide.chaos.history import (
     body_of,
     id_of,
 )
+from bolide.chaos.target import create_topic
 from bolide.client.consumer.pop.pop_consumer import PopConsumer
 from bolide.client.consumer.pull.pull_consumer import PullConsumer
 from bolide.client.consumer.pull.pull_request import PullResult
@@ -38,8 +38,6 @@ from bolide.model.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
 
-_CLUSTER = "DefaultCluster"
-_CREATE_WITHIN = 30.0
 _INVISIBLE = 10.0
 _POP_WAIT = 2.0
 _DEDUP_TRIES = 20
@@ -89,19 +87,9 @@ class Workload:
 
     async def create_topics(self) -> None:
         """Create the topics on every master; raises BolideError if it takes too long."""
-        async with asyncio.timeout(_CREATE_WITHIN), AdminClient(self.name_servers) as admin:
-            for kind in self.options.kinds:
-                attributes = {"dedup.window": "1h"} if kind is Kind.DEDUP else None
-                while True:
-                    try:
-                        await admin.topics.create(
-                            _topic(kind), _CLUSTER, queues=self.options.queues,
-                            attributes=attributes,
-                        )  # fmt: skip
-                        break
-                    except BolideError as exc:
-                        log.info("the topic of %s is not there yet: %s", kind, exc)
-                        await asyncio.sleep(_RETRY_PAUSE)
+        for kind in self.options.kinds:
+            attributes = {"dedup.window": "1h"} if kind is Kind.DEDUP else None
+            await create_topic(self.name_servers, _topic(kind), self.options.queues, attributes)
 
     @asynccontextmanager
     async def consuming(self) -> AsyncIterator[None]:

@@ -51,6 +51,7 @@ def test_a_good_run() -> None:
     assert "| 3 | kill+cut | broker-a-0 | 3.0 | 0.5 | 0.30 |" in page
     assert "![Timeline of the run](run.svg)" in page
     assert "Broken promises" not in page
+    assert "did not come in time" not in page
 
 
 def test_a_bad_run_names_what_was_lost() -> None:
@@ -58,6 +59,7 @@ def test_a_bad_run_names_what_was_lost() -> None:
 
     assert "Of 1 acknowledged messages 1 were lost. **Promises were broken.**" in page
     assert "- plain: 1 acknowledged and lost: a" in page
+    assert "After the last round some deliveries did not come in time." in page
 
 
 def test_loss_that_is_allowed_is_said() -> None:
