@@ -49,7 +49,7 @@ async def run_chaos(
 @on_loop
 async def test_masters_keep_their_promises_through_all_nemeses(tmp_path: Path) -> None:
     expected = {*NEMESES, SEVERAL} - {"kill-controller"}  # there are none
-    options = RunOptions(seed=SEED, rounds=len(expected), steady=(0.2, 0.5), hold=(0.8, 2.0))
+    options = RunOptions(seed=SEED, rounds=len(expected), steady=(0.2, 0.5), hold=(0.5, 1.5))
 
     result = await run_chaos(tmp_path, options, flush="SYNC_FLUSH")
 
@@ -87,8 +87,9 @@ class Forgetful(LocalTarget):
 async def test_a_broker_that_loses_its_store_is_found_out(tmp_path: Path) -> None:
     workload = WorkloadOptions(kinds=(Kind.PLAIN, Kind.TIMER), read_within=1.0)
     options = RunOptions(
-        seed=SEED, rounds=1, nemeses=("kill",), drain_within=5.0, workload=workload
-    )
+        seed=SEED, rounds=1, nemeses=("kill",), steady=(0.5, 1.0), hold=(0.5, 1.0),
+        drain_within=5.0, linger=0.5, workload=workload,
+    )  # fmt: skip
 
     result = await run_chaos(tmp_path, options, flush="SYNC_FLUSH", kind=Forgetful)
 
