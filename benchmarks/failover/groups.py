@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from bolide.chaos.target import LocalTarget
+from bolide.cluster.control import masters
 from bolide.cluster.plan import ClusterOptions
-from bolide.cluster.state import masters
 from tests.interop import apache
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.replica_group import SYNC_OFTEN

@@ -14,9 +14,9 @@ from typing import Protocol
 
 from bolide.admin import AdminClient
 from bolide.chaos.faults import FAULTS_VARIABLE, Faults
+from bolide.cluster.control import masters
 from bolide.cluster.local_cluster import Launch, LocalCluster
 from bolide.cluster.plan import ClusterOptions, ClusterPlan, Role
-from bolide.cluster.state import masters
 from bolide.errors import BolideError
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.controller import MetadataReply

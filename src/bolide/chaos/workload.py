@@ -31,7 +31,7 @@ from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.client.producer.producer import Producer
 from bolide.client.producer.results import SendResult, SendStatus, TransactionState
 from bolide.client.producer.transactions import TransactionProducer
-from bolide.cluster.state import masters
+from bolide.cluster.control import masters
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
