@@ -6,8 +6,9 @@ from collections.abc import Callable
 from bolide import Message, MessageQueue, Producer
 from bolide.arrow import read_topic
 from bolide.arrow.cluster import Cluster, Connection
-from bolide.arrow.offsets import At, Group
+from bolide.arrow.offsets import At, Group, Latest
 from tests.interop.bench import Server
+from tests.support.aio import PATIENCE
 
 ROWS = 100
 
@@ -19,6 +20,17 @@ async def fill(address: str) -> None:
             tags, properties = "ab"[number % 2], {"n": str(number)}
             message = Message("T", b"%d" % number, tags=tags, properties=properties)
             await producer.send(message, queue=MessageQueue("T", "broker-a", 0))
+    async with Cluster(Connection(name_server=address)) as cluster:
+        await until_dispatched(cluster, MessageQueue("T", "broker-a", 0))
+
+
+async def until_dispatched(cluster: Cluster, queue: MessageQueue) -> None:
+    """RocketMQ's broker adds messages to their queue a moment after it has acknowledged them."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if await cluster.resolve(Latest(), [queue]) == {queue: ROWS}:
+                return
+            await asyncio.sleep(0.05)
 
 
 def test_topics_are_read_by_time_filter_and_group(
