@@ -56,7 +56,9 @@ MIN_TRY_SECONDS = 0.001
 
 _NOT_SENT = (ConnectFailed, BrokerUnknown)
 """Failures before the request was written."""
-_MASTER_LOST = (RemotingError, BrokerUnknown, ServiceNotAvailable, GoAway)
+_ROLE_LOST = (ServiceNotAvailable, GoAway)
+"""Refusals of a broker that may be no master any more."""
+_MASTER_LOST = (RemotingError, BrokerUnknown, *_ROLE_LOST)
 """Failures after which the route may name another master."""
 _FIRST_PAUSE, _MAX_PAUSE = 0.02, 0.5
 
@@ -269,6 +271,8 @@ class RetryingSender:
             )
             if self._faults is not None:
                 self._faults.failed(queue.broker_name, self._now() - began)
+            if isinstance(exc, _ROLE_LOST):  # for later sends, if this one has no further try
+                self._instance.renewals.renew_soon(queue.topic)
             if isinstance(exc, NotLeaderForQueue):  # another broker leads the queue now
                 await self._refresh_route(queue.topic)
                 return None

@@ -152,11 +152,32 @@ async def test_a_send_is_not_repeated_without_retries() -> None:
                 await producer.send(MESSAGE, queue=MessageQueue("T", "a", 1))
 
 
+def refuse(_header: SendHeader, _frame: Frame) -> Reply:
+    return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark="this broker is a slave")
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+@on_loop
+async def test_after_a_send_to_one_queue_that_a_slave_refused_the_next_finds_the_master(
+    retries: int,
+) -> None:
+    async with group() as it:
+        it.route(a={0: it.a1, 1: it.a2})
+        async with it.producer(retries=retries) as producer:
+            queue = MessageQueue("T", "a", 1)
+            await producer.send(MESSAGE, queue=queue)
+            it.a1.answer = refuse
+            it.route(a={0: it.a2, 1: it.a1})
+            with pytest.raises(SendFailed, match="1 try"):  # it may be stored, so no second one
+                await producer.send(MESSAGE, queue=queue)
+            found = instance_of(producer).routes
+            await until(lambda: found.master_of(queue) == it.a2.address)
+            await producer.send(MESSAGE, queue=queue)
+            assert len(it.a2.sends) == 1
+
+
 @on_loop
 async def test_a_master_that_became_a_slave_is_left_for_the_new_one() -> None:
-    def refuse(_header: SendHeader, _frame: Frame) -> Reply:
-        return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark="this broker is a slave")
-
     async with group() as it:
         it.route(a={0: it.a1, 1: it.a2})
         async with it.producer() as producer:
