@@ -47,9 +47,11 @@ test: $(VENV)/test.stamp  ## install what the tests need and run the whole suite
 	@$(MAKE) --no-print-directory --keep-going --jobs=4 $(SHARES:%=test-%)
 
 # Clusters come and go with network interfaces, and Java clients that look for their own address at
-# that moment fail. So the tests with namespaces get a network of their own, where that is allowed.
-test-clusters: APART := $(shell unshare --net ip link set lo up 2>/dev/null && \
-	echo "unshare --net sh -c 'ip link set lo up && exec \"\$$@\"' sh")
+# that moment fail. So the tests with namespaces get a network of their own, where that is allowed,
+# and names of namespaces of their own, for those of other clusters on the machine are the same.
+OWN_NETWORK := mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up
+test-clusters: APART := $(shell unshare --net --mount sh -c '$(OWN_NETWORK)' 2>/dev/null && \
+	echo "unshare --net --mount sh -c '$(OWN_NETWORK) && exec \"\$$@\"' sh")
 
 $(SHARES:%=test-%): test-%: $(VENV)/test.stamp
 	@$(APART) $(SUITE) $($*) > $(VENV)/$@.txt 2>&1; status=$$?; cat $(VENV)/$@.txt; exit $$status
