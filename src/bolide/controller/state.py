@@ -220,8 +220,8 @@ class Draft:
         return chain(same, (each for each in changed.values() if each is not None))
 
     def _remove(self, group: Group) -> None:
-        is_known = sum(each.is_removed for each in self._all()) < MAX_GROUPS
-        if group.epoch and is_known:
+        is_kept = sum(each.is_removed for each in self._all()) < MAX_GROUPS
+        if group.epoch and is_kept:
             # In a new epoch, so that all members learn that they are in no group any more.
             self._put(
                 Group(
