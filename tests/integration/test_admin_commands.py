@@ -176,7 +176,7 @@ def test_the_queues_of_a_static_topic_move_to_known_brokers_only(cluster: Cluste
     assert "no broker 'broker-z'" in cluster.run(*move, "-b", "broker-z", code=1)
     assert "either -b" in cluster.run(*move, code=2)
     assert "not of Moving" in cluster.run(*move, "-mf", _plan_of_another_topic(cluster), code=1)
-    assert "no plan" in cluster.run(*move, "-mf", "/nowhere", code=1)
+    assert "no plan" in cluster.run(*move, "-mf", "/nowhere", code=2)
     assert "not a static topic" in cluster.run(
         "remappingStaticTopic", "-t", cluster.topic(), "-b", "broker-a", code=1
     )
@@ -607,17 +607,17 @@ def test_wrong_words_end_with_2(words: list[str], reason: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["mqadmin"], ["bolide", "admin"]])
-def test_a_failure_is_one_line_and_ends_with_1(command: list[str]) -> None:
+def test_an_unreachable_server_is_one_line_and_ends_with_3(command: list[str]) -> None:
     done = run(*command, "topicList", "-n", NOBODY, NAMESRV_ADDR="")
 
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (3, "")
     assert re.fullmatch(rf"{command[0]}: cannot connect to {NOBODY}: .*\n", done.stderr)
 
 
 def test_without_a_name_server_it_says_how_to_name_one() -> None:
     done = run("mqadmin", "topicList", NAMESRV_ADDR="")
 
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "set NAMESRV_ADDR=host:port" in done.stderr
 
 

@@ -60,11 +60,16 @@ class AdminGroup(LazyGroup):
 
     def load(self) -> dict[str, Any]:
         from bolide.cli.admin.commands import load  # noqa: PLC0415
-        from bolide.cli.tls_options import add_tls_options  # noqa: PLC0415
 
-        commands = load()
-        add_tls_options({name: found for name, found in commands.items() if name != "help"})
-        return commands
+        return load()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        from bolide.cli.admin.commands import sections  # noqa: PLC0415
+
+        for title, names in sections().items():
+            with formatter.section(title):
+                rows = [(name, self.commands[name].get_short_help_str(78)) for name in names]
+                formatter.write_dl(rows)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         names = {name.lower(): name for name in self.commands}

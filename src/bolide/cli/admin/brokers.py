@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.output import Table, print_json
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     Switch,
     is_true,
@@ -21,6 +20,8 @@ from bolide.cli.admin.session import (
     warn,
 )
 from bolide.cli.command_line import FAILED
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.errors import BolideError
 from bolide.logs import one_line
 from bolide.protocol.bodies.routes import BrokerRoute
@@ -33,7 +34,7 @@ Name = Annotated[str, typer.Option("-f", "--filterName", help="Name of the funct
 def broker_status(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the runtime statistics of a broker."""
@@ -44,8 +45,8 @@ def broker_status(
         return await _from_each(addresses, admin.brokers.runtime)
 
     found = run(name_server, act)
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
     else:
         for address, figures in found.items():
             prefix = f"{address:<24} " if cluster else ""
@@ -57,7 +58,7 @@ def broker_status(
 def get_broker_config(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the settings of a broker."""
@@ -72,8 +73,8 @@ def get_broker_config(
         return titles, await _from_each(titles, admin.brokers.config)
 
     titles, found = run(name_server, act)
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
     else:
         for address, settings in found.items():
             print(f"============{titles[address]}============")
@@ -91,7 +92,7 @@ def update_broker_config(
     slaves: Annotated[
         Switch, typer.Option("-a", "--updateAllBroker", help="With -c: whether to include slaves.")
     ] = "false",
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Change a setting of a running broker.
@@ -110,8 +111,8 @@ def update_broker_config(
         return await _from_each(addresses, update)
 
     found = run(name_server, act)
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
     else:
         for address, changed in found.items():
             if changed is not None:
@@ -166,7 +167,7 @@ def update_filter(
     ],
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Register or replace a filter function.
@@ -180,10 +181,10 @@ def update_filter(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.filters.update(address, name, text)
-            if not as_json:
+            if not as_document:
                 print(f"update filter [{name}] of broker [{address}] success.")
-        if as_json:
-            print_json({"filter": name, "brokers": addresses})
+        if as_document:
+            print_document({"filter": name, "brokers": addresses})
 
     run(name_server, act)
 
@@ -192,7 +193,7 @@ def delete_filter(
     name: Name,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a filter function; consumers that use it then receive no messages."""
@@ -202,10 +203,10 @@ def delete_filter(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.filters.delete(address, name)
-            if not as_json:
+            if not as_document:
                 print(f"delete filter [{name}] from broker [{address}] success.")
-        if as_json:
-            print_json({"filter": name, "brokers": addresses})
+        if as_document:
+            print_document({"filter": name, "brokers": addresses})
 
     run(name_server, act)
 
@@ -213,7 +214,7 @@ def delete_filter(
 def list_filters(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the filter functions of brokers, with counters since the start of the broker."""
@@ -221,8 +222,8 @@ def list_filters(
 
     async def act(admin: AdminClient) -> None:
         states = await admin.filters.states(await targets(admin, broker, cluster))
-        if as_json:
-            print_json(states)
+        if as_document:
+            print_document(states)
             return
         table = Table("#Broker", "#Filter", "#Judged", "#Accepted", "#Failed", "#Last error")
         for address, functions in states.items():

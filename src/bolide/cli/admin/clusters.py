@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient, ClusterNotFound
-from bolide.cli.admin.output import Table, java_text, print_json
-from bolide.cli.admin.session import Json, NameServer, run, warn
+from bolide.cli.admin.output import java_text
+from bolide.cli.admin.session import AsDocument, NameServer, run, warn
 from bolide.cli.command_line import FAILED
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.errors import BolideError
 from bolide.protocol.bodies.routes import ClusterInfo
 
@@ -30,14 +32,14 @@ def cluster_list(
     cluster: Annotated[
         str | None, typer.Option("-c", "--clusterName", help="Only this cluster.")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List all brokers with their load."""
 
     async def act(admin: AdminClient) -> bool:
         while True:
-            complete = await _show(admin, cluster, more, as_json)
+            complete = await _show(admin, cluster, more, as_document)
             if interval is None:
                 return complete
             await asyncio.sleep(interval)
@@ -46,7 +48,7 @@ def cluster_list(
         raise typer.Exit(FAILED)
 
 
-async def _show(admin: AdminClient, cluster: str | None, more: bool, as_json: bool) -> bool:
+async def _show(admin: AdminClient, cluster: str | None, more: bool, as_document: bool) -> bool:
     """Print all brokers; False if one of them did not answer."""
     found: dict[BrokerEntry, Figures | None] = {}
     for entry in _entries(await admin.clusters.info(), cluster):
@@ -55,8 +57,8 @@ async def _show(admin: AdminClient, cluster: str | None, more: bool, as_json: bo
         except BolideError as exc:
             warn(exc)
             found[entry] = None
-    if as_json:
-        print_json([_document(entry, figures) for entry, figures in found.items()])
+    if as_document:
+        print_document([_document(entry, figures) for entry, figures in found.items()])
     elif more:
         _print_totals(found)
     else:

@@ -1,7 +1,7 @@
-"""The table of admin commands: RocketMQ's name, function and example of each."""
+"""The table of admin commands by subject: RocketMQ's name, function and example of each."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -23,122 +23,163 @@ from bolide.cli.admin import (
     traces,
     users,
 )
+from bolide.cli.admin.common_options import add_common_options
+from bolide.cli.tls_options import add_tls_options
 
 Verb = Callable[..., None]
 
-_COMMANDS: dict[str, tuple[Verb, str]] = {
-    "updateTopic": (topics.update_topic, "-c DefaultCluster -t Orders -r 8 -w 8"),
-    "updateTopicPerm": (topics.update_topic_perm, "-c DefaultCluster -t Orders -p 4"),
-    "updateStaticTopic": (
-        static_topics.update_static_topic,
-        "-c DefaultCluster -t Orders -qn 8",
-    ),
-    "remappingStaticTopic": (
-        static_topics.remapping_static_topic,
-        "-b broker-a,broker-b -t Orders",
-    ),
-    "deleteTopic": (topics.delete_topic, "-c DefaultCluster -t Orders"),
-    "topicList": (topics.topic_list, "-c"),
-    "topicRoute": (topics.topic_route, "-t Orders -l"),
-    "topicStatus": (topics.topic_status, "-t Orders"),
-    "clusterList": (clusters.cluster_list, "-m"),
-    "brokerStatus": (brokers.broker_status, "-b 127.0.0.1:10911"),
-    "getBrokerConfig": (brokers.get_broker_config, "-b 127.0.0.1:10911"),
-    "updateBrokerConfig": (
-        brokers.update_broker_config,
-        "-b 127.0.0.1:10911 -k fileReservedTime -v 48",
-    ),
-    "audit": (audit.audit, "-c DefaultCluster --since 1h"),
-    "updateSubGroup": (groups.update_sub_group, "-c DefaultCluster -g billing -r 3"),
-    "deleteSubGroup": (groups.delete_sub_group, "-c DefaultCluster -g billing -r true"),
-    "setConsumeMode": (
-        groups.set_consume_mode,
-        "-c DefaultCluster -t Orders -g billing -m POP",
-    ),
-    "updateFilter": (brokers.update_filter, "-c DefaultCluster -f big-orders -s big_orders.py"),
-    "deleteFilter": (brokers.delete_filter, "-c DefaultCluster -f big-orders"),
-    "listFilters": (brokers.list_filters, "-c DefaultCluster"),
-    "consumerProgress": (consumers.consumer_progress, "-g billing"),
-    "consumerConnection": (consumers.consumer_connection, "-g billing"),
-    "producerConnection": (consumers.producer_connection, "-g shop -t Orders"),
-    "queryMsgById": (
-        messages.query_msg_by_id,
-        "-t Orders -i 7F00000100002A9F0000000000000000 -f UTF-8",
-    ),
-    "queryMsgByKey": (messages.query_msg_by_key, "-t Orders -k order-1"),
-    "queryMsgByUniqueKey": (
-        messages.query_msg_by_unique_key,
-        "-t Orders -i 7F0000010C7D18B4AAC2194D5E8C0000",
-    ),
-    "queryMsgTraceById": (
-        traces.query_msg_trace_by_id,
-        "-i 7F0000010C7D18B4AAC2194D5E8C0000",
-    ),
-    "listTimers": (held_messages.list_timers, "-c DefaultCluster -t Orders"),
-    "recallMessage": (held_messages.recall_message, "-c DefaultCluster -t Orders -k order-1"),
-    "openTransactions": (held_messages.open_transactions, "-c DefaultCluster -g shop"),
-    "discardedTransactions": (held_messages.discarded_transactions, "-c DefaultCluster"),
-    "resolveTransaction": (
-        held_messages.resolve_transaction,
-        "-i 7F00000100002A9F0000000000000000 --commit",
-    ),
-    "resumeTransaction": (
-        held_messages.resume_transaction,
-        "-i 7F00000100002A9F0000000000000000",
-    ),
-    "haStatus": (replicas.ha_status, "-c DefaultCluster"),
-    "resetOffsetByTime": (offsets.reset_offset_by_time, "-g billing -t Orders -s now"),
-    "updateOrderConf": (topics.update_order_conf, "-t Orders -m put -v broker-a:4"),
-    "listParked": (parked.list_parked, "-g billing"),
-    "resumeParked": (parked.resume_parked, "-g billing -k order-1"),
-    "deadLetterParked": (parked.dead_letter_parked, "-g billing -k order-1"),
-    "updateAclConfig": (
-        plain_acl.update_acl_config,
-        '-c DefaultCluster -a orders-app -s - -t "Orders=PUB|SUB" -g billing=SUB',
-    ),
-    "deleteAclConfig": (plain_acl.delete_acl_config, "-c DefaultCluster -a orders-app"),
-    "clusterAclConfigVersion": (plain_acl.cluster_acl_config_version, "-c DefaultCluster"),
-    "updateGlobalWhiteAddr": (
-        plain_acl.update_global_white_addr,
-        '-c DefaultCluster -g "10.10.103.*,192.168.0.*"',
-    ),
-    "getAclConfig": (plain_acl.get_acl_config, "-c DefaultCluster"),
-    "sendMessage": (messages.send_message, '-t Orders -p "one book" -k order-1 -c paid'),
-    "consumeMessage": (messages.consume_message, "-t Orders -c 10"),
-    "createUser": (users.create_user, "-c DefaultCluster -u shop -t Normal"),
-    "updateUser": (users.update_user, "-c DefaultCluster -u shop -s disable"),
-    "deleteUser": (users.delete_user, "-c DefaultCluster -u shop"),
-    "getUser": (users.get_user, "-c DefaultCluster -u shop"),
-    "listUser": (users.list_user, "-c DefaultCluster"),
-    "copyUser": (users.copy_user, "-f 127.0.0.1:10911 -t 127.0.0.1:20911 -u shop"),
-    "createAcl": (
-        policies.create_acl,
-        "-c DefaultCluster -s User:shop -r Topic:Orders -a Pub -d Allow",
-    ),
-    "updateAcl": (
-        policies.update_acl,
-        "-c DefaultCluster -s User:shop -r Topic:Orders -a Pub,Sub -d Allow -i 10.0.0.0/8",
-    ),
-    "deleteAcl": (policies.delete_acl, "-c DefaultCluster -s User:shop -r Topic:Orders"),
-    "getAcl": (policies.get_acl, "-c DefaultCluster -s User:shop"),
-    "listAcl": (policies.list_acl, "-c DefaultCluster -s shop"),
-    "copyAcl": (policies.copy_acl, "-f 127.0.0.1:10911 -t 127.0.0.1:20911 -s User:shop"),
-    "exportAcl": (policies.export_acl, "-b 127.0.0.1:10911 -f access.yml"),
-    "applyAcl": (policies.apply_acl, "-b 127.0.0.1:10911 -f access.yml --dry-run"),
-    "whoami": (users.who_am_i, "-b 127.0.0.1:10911"),
-    "can-i": (users.can_i, "-b 127.0.0.1:10911 -r Topic:Orders -a Pub"),
+
+class Command(NamedTuple):
+    verb: Verb
+    example: str
+    changes: bool
+
+
+def reads(verb: Verb, example: str) -> Command:
+    """A command that only looks, so that `--watch` can repeat it."""
+    return Command(verb, example, changes=False)
+
+
+def changes(verb: Verb, example: str) -> Command:
+    return Command(verb, example, changes=True)
+
+
+_SECTIONS: dict[str, dict[str, Command]] = {
+    "Topics": {
+        "updateTopic": changes(topics.update_topic, "-c DefaultCluster -t Orders -r 8 -w 8"),
+        "updateTopicPerm": changes(topics.update_topic_perm, "-c DefaultCluster -t Orders -p 4"),
+        "deleteTopic": changes(topics.delete_topic, "-c DefaultCluster -t Orders"),
+        "topicList": reads(topics.topic_list, "-c"),
+        "topicRoute": reads(topics.topic_route, "-t Orders -l"),
+        "topicStatus": reads(topics.topic_status, "-t Orders"),
+        "updateOrderConf": changes(topics.update_order_conf, "-t Orders -m put -v broker-a:4"),
+        "updateStaticTopic": changes(
+            static_topics.update_static_topic, "-c DefaultCluster -t Orders -qn 8"
+        ),
+        "remappingStaticTopic": changes(
+            static_topics.remapping_static_topic, "-b broker-a,broker-b -t Orders"
+        ),
+    },
+    "Consumer groups": {
+        "updateSubGroup": changes(groups.update_sub_group, "-c DefaultCluster -g billing -r 3"),
+        "deleteSubGroup": changes(groups.delete_sub_group, "-c DefaultCluster -g billing -r true"),
+        "setConsumeMode": changes(
+            groups.set_consume_mode, "-c DefaultCluster -t Orders -g billing -m POP"
+        ),
+        "consumerProgress": reads(consumers.consumer_progress, "-g billing"),
+        "consumerConnection": reads(consumers.consumer_connection, "-g billing"),
+        "resetOffsetByTime": changes(offsets.reset_offset_by_time, "-g billing -t Orders -s now"),
+        "listParked": reads(parked.list_parked, "-g billing"),
+        "resumeParked": changes(parked.resume_parked, "-g billing -k order-1"),
+        "deadLetterParked": changes(parked.dead_letter_parked, "-g billing -k order-1"),
+    },
+    "Producers": {
+        "producerConnection": reads(consumers.producer_connection, "-g shop -t Orders"),
+    },
+    "Messages": {
+        "sendMessage": changes(messages.send_message, '-t Orders -p "one book" -k order-1 -c paid'),
+        "consumeMessage": reads(messages.consume_message, "-t Orders -c 10"),
+        "queryMsgById": reads(
+            messages.query_msg_by_id, "-t Orders -i 7F00000100002A9F0000000000000000 -f UTF-8"
+        ),
+        "queryMsgByKey": reads(messages.query_msg_by_key, "-t Orders -k order-1"),
+        "queryMsgByUniqueKey": reads(
+            messages.query_msg_by_unique_key, "-t Orders -i 7F0000010C7D18B4AAC2194D5E8C0000"
+        ),
+        "queryMsgTraceById": reads(
+            traces.query_msg_trace_by_id, "-i 7F0000010C7D18B4AAC2194D5E8C0000"
+        ),
+        "listTimers": reads(held_messages.list_timers, "-c DefaultCluster -t Orders"),
+        "recallMessage": changes(
+            held_messages.recall_message, "-c DefaultCluster -t Orders -k order-1"
+        ),
+        "openTransactions": reads(held_messages.open_transactions, "-c DefaultCluster -g shop"),
+        "discardedTransactions": reads(held_messages.discarded_transactions, "-c DefaultCluster"),
+        "resolveTransaction": changes(
+            held_messages.resolve_transaction, "-i 7F00000100002A9F0000000000000000 --commit"
+        ),
+        "resumeTransaction": changes(
+            held_messages.resume_transaction, "-i 7F00000100002A9F0000000000000000"
+        ),
+    },
+    "Clusters and brokers": {
+        "clusterList": reads(clusters.cluster_list, "-m"),
+        "brokerStatus": reads(brokers.broker_status, "-b 127.0.0.1:10911"),
+        "getBrokerConfig": reads(brokers.get_broker_config, "-b 127.0.0.1:10911"),
+        "updateBrokerConfig": changes(
+            brokers.update_broker_config, "-b 127.0.0.1:10911 -k fileReservedTime -v 48"
+        ),
+        "audit": reads(audit.audit, "-c DefaultCluster --since 1h"),
+        "updateFilter": changes(
+            brokers.update_filter, "-c DefaultCluster -f big-orders -s big_orders.py"
+        ),
+        "deleteFilter": changes(brokers.delete_filter, "-c DefaultCluster -f big-orders"),
+        "listFilters": reads(brokers.list_filters, "-c DefaultCluster"),
+    },
+    "Replicas and controllers": {
+        "haStatus": reads(replicas.ha_status, "-c DefaultCluster"),
+    },
+    "Users and permissions": {
+        "createUser": changes(users.create_user, "-c DefaultCluster -u shop -t Normal"),
+        "updateUser": changes(users.update_user, "-c DefaultCluster -u shop -s disable"),
+        "deleteUser": changes(users.delete_user, "-c DefaultCluster -u shop"),
+        "getUser": reads(users.get_user, "-c DefaultCluster -u shop"),
+        "listUser": reads(users.list_user, "-c DefaultCluster"),
+        "copyUser": changes(users.copy_user, "-f 127.0.0.1:10911 -t 127.0.0.1:20911 -u shop"),
+        "createAcl": changes(
+            policies.create_acl, "-c DefaultCluster -s User:shop -r Topic:Orders -a Pub -d Allow"
+        ),
+        "updateAcl": changes(
+            policies.update_acl,
+            "-c DefaultCluster -s User:shop -r Topic:Orders -a Pub,Sub -d Allow -i 10.0.0.0/8",
+        ),
+        "deleteAcl": changes(policies.delete_acl, "-c DefaultCluster -s User:shop -r Topic:Orders"),
+        "getAcl": reads(policies.get_acl, "-c DefaultCluster -s User:shop"),
+        "listAcl": reads(policies.list_acl, "-c DefaultCluster -s shop"),
+        "copyAcl": changes(policies.copy_acl, "-f 127.0.0.1:10911 -t 127.0.0.1:20911 -s User:shop"),
+        "exportAcl": reads(policies.export_acl, "-b 127.0.0.1:10911 -f access.yml"),
+        "applyAcl": changes(policies.apply_acl, "-b 127.0.0.1:10911 -f access.yml --dry-run"),
+        "whoami": reads(users.who_am_i, "-b 127.0.0.1:10911"),
+        "can-i": reads(users.can_i, "-b 127.0.0.1:10911 -r Topic:Orders -a Pub"),
+    },
+    "Accounts of plain_acl.yml (ACL 1.0)": {
+        "updateAclConfig": changes(
+            plain_acl.update_acl_config,
+            '-c DefaultCluster -a orders-app -s - -t "Orders=PUB|SUB" -g billing=SUB',
+        ),
+        "deleteAclConfig": changes(plain_acl.delete_acl_config, "-c DefaultCluster -a orders-app"),
+        "clusterAclConfigVersion": reads(plain_acl.cluster_acl_config_version, "-c DefaultCluster"),
+        "updateGlobalWhiteAddr": changes(
+            plain_acl.update_global_white_addr, '-c DefaultCluster -g "10.10.103.*,192.168.0.*"'
+        ),
+        "getAclConfig": reads(plain_acl.get_acl_config, "-c DefaultCluster"),
+    },
+}
+
+
+COMMANDS: dict[str, Command] = {
+    name: command for section in _SECTIONS.values() for name, command in section.items()
 }
 
 
 def load() -> dict[str, Any]:
     """The commands, as the commands of a group."""
     app = typer.Typer(rich_markup_mode=None)
-    for name, (verb, example) in _COMMANDS.items():
+    for name, (verb, example, _) in COMMANDS.items():
         # \b prevents click from wrapping the line.
         epilog = f"\b\nExample: mqadmin {name} -n 127.0.0.1:9876 {example}"
         app.command(name, epilog=epilog)(verb)
+    found = dict(typer.main.get_group(app).commands)
+    changing = frozenset(name for name, command in COMMANDS.items() if command.changes)
+    add_common_options(found, changing)
+    add_tls_options(found)
     app.command("help")(show_help)
-    return dict(typer.main.get_group(app).commands)
+    return found | {"help": typer.main.get_group(app).commands["help"]}
+
+
+def sections() -> dict[str, list[str]]:
+    """The names of the commands by subject, in the order of `--help`."""
+    return {title: list(section) for title, section in _SECTIONS.items()} | {"Help": ["help"]}
 
 
 def show_help(

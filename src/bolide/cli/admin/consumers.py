@@ -7,8 +7,10 @@ import typer
 from bolide.admin import AdminClient
 from bolide.admin.clients import version_name
 from bolide.admin.consumer_lag import GroupLag, inflight_of, lag_of
-from bolide.cli.admin.output import Table, by_queue, java_text, print_json, time_text
-from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
+from bolide.cli.admin.output import by_queue, java_text, time_text
+from bolide.cli.admin.session import AsDocument, NameServer, OfCluster, Switch, Topic, is_true, run
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.errors import BolideError
 from bolide.logs import one_line
 from bolide.protocol.bodies.consumers import ConsumerConnections
@@ -31,13 +33,13 @@ def consumer_progress(
         ),
     ] = "false",
     cluster: OfCluster = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the lag and the rate of consumers."""
     if group is None:
         found = run(name_server, lambda admin: admin.progress.of_all())
-        print_json(found) if as_json else _print_groups(found)
+        print_document(found) if as_document else _print_groups(found)
         return
     wanted = group
 
@@ -48,7 +50,7 @@ def consumer_progress(
         return stats, await _owners(admin, wanted) if is_true(show_clients) else None
 
     stats, owners = run(name_server, act)
-    if as_json:
+    if as_document:
         _print_document(stats, owners)
     else:
         _print_progress(stats, owners)
@@ -59,7 +61,7 @@ def consumer_connection(
     broker: Annotated[
         str | None, typer.Option("-b", "--brokerAddr", help="Query only this broker.")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the connected consumers of a group.
@@ -67,8 +69,8 @@ def consumer_connection(
     Their subscriptions are listed below.
     """
     found = run(name_server, lambda admin: admin.clients.consumers(group, broker))
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
     else:
         _print_consumers(found)
 
@@ -76,7 +78,7 @@ def consumer_connection(
 def producer_connection(
     group: Annotated[str, typer.Option("-g", "--producerGroup", help="Name of the group.")],
     topic: Topic,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the connected producers of a group.
@@ -84,8 +86,8 @@ def producer_connection(
     Queries the brokers of the topic.
     """
     found = run(name_server, lambda admin: admin.clients.producers(group, topic))
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
         return
     for number, each in enumerate(found.connection_set, 1):
         version = version_name(each.version)
@@ -128,7 +130,7 @@ def _print_document(stats: ConsumeStats, owners: dict[MessageQueue, str] | None)
         for entry, queue in zip(queues, sorted(stats.offset_table), strict=True):
             entry["clientIp"] = owners.get(queue)
     totals = {"diffTotal": lag_of(stats), "inflightTotal": inflight_of(stats)}
-    print_json({"queues": queues, "consumeTps": stats.consume_tps} | totals)
+    print_document({"queues": queues, "consumeTps": stats.consume_tps} | totals)
 
 
 def _print_groups(found: list[GroupLag]) -> None:

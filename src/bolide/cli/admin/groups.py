@@ -5,12 +5,12 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.output import java_map, java_text, print_json
+from bolide.cli.admin.output import java_map, java_text
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
     Group,
-    Json,
     NameServer,
     Switch,
     is_true,
@@ -19,6 +19,7 @@ from bolide.cli.admin.session import (
     targets,
 )
 from bolide.cli.admin.topics import parse_attributes
+from bolide.cli.documents import print_document
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupConfig, RetryPolicy
@@ -81,7 +82,7 @@ def update_sub_group(
     attributes: Annotated[
         str | None, typer.Option("--attributes", help="Changes: +a=b,+c=d,-e")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Create or change a consumer group."""
@@ -105,10 +106,10 @@ def update_sub_group(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.groups.update(address, config)
-            if not as_json:
+            if not as_document:
                 print(f"create subscription group to {address} success.")
-        if as_json:
-            print_json({"brokers": addresses, "groupConfig": config})
+        if as_document:
+            print_document({"brokers": addresses, "groupConfig": config})
         else:
             print(config_text(config))
 
@@ -122,7 +123,7 @@ def delete_sub_group(
     offsets: Annotated[
         Switch, typer.Option("-r", "--removeOffset", help="Whether to delete its offsets too.")
     ] = "false",
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a consumer group.
@@ -136,15 +137,15 @@ def delete_sub_group(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.groups.delete(address, group, offsets=is_true(offsets))
-            if not as_json:
+            if not as_document:
                 print(
                     f"delete subscription group [{group}] from broker [{address}]{where} success."
                 )
         if cluster is not None:
             for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
                 await admin.topics.delete(prefix + group, cluster)
-        if as_json:
-            print_json({"group": group, "brokers": addresses})
+        if as_document:
+            print_document({"group": group, "brokers": addresses})
 
     run(name_server, act)
 
@@ -202,7 +203,7 @@ def set_consume_mode(
             "-q", "--popShareQueueNum", help="Members that share a queue in pop mode; 0: all."
         ),
     ] = 0,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Set whether consumers with broker-side queue assignment pull or pop."""
@@ -212,11 +213,11 @@ def set_consume_mode(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.pop.set_mode(address, topic, group, mode, share)
-            if not as_json:
+            if not as_document:
                 print(f"set consume mode to {address} success.")
-        if as_json:
+        if as_document:
             facts = {"topic": topic, "group": group, "mode": mode, "popShareQueueNum": share}
-            print_json({"brokers": addresses, **facts})
+            print_document({"brokers": addresses, **facts})
         else:
             mode_text = f"consume mode[{mode}] popShareQueueNum[{share}]"
             print(f"topic[{topic}] group[{group}] {mode_text}")

@@ -11,16 +11,11 @@ import typer
 from bolide.admin import AdminClient, AdminError
 from bolide.admin.messages import DEFAULT_LIMIT, TOOLS_GROUP
 from bolide.cli.admin.credentials import own_credentials
-from bolide.cli.admin.offsets import parse_time
-from bolide.cli.admin.output import (
-    Table,
-    document_of,
-    java_text,
-    line_of,
-    print_json,
-    print_message,
-)
-from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
+from bolide.cli.admin.output import document_of, java_text, line_of, print_message
+from bolide.cli.admin.session import AsDocument, NameServer, OfCluster, Switch, Topic, is_true, run
+from bolide.cli.admin.times import parse_time
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.cli.tls_options import chosen_tls
 from bolide.model.message import Message, StoredMessage
 from bolide.model.properties import PropertyName
@@ -61,7 +56,7 @@ def query_msg_by_id(
         typer.Option("-f", "--bodyFormat", help="Also print the body, decoded with this charset."),
     ] = None,
     cluster: OfCluster = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show messages by unique id or offset message id.
@@ -74,11 +69,11 @@ def query_msg_by_id(
         for message_id in filter(None, map(str.strip, message_ids.split(","))):
             message = await admin.messages.find(topic, message_id, cluster)
             if group is not None and client_id is not None:
-                _print_verdict(await _push(admin, message, group, client_id), as_json)
+                _print_verdict(await _push(admin, message, group, client_id), as_document)
             elif is_true(send_again):
-                await resend(admin, message, unit_name, as_json=as_json)
+                await resend(admin, message, unit_name, as_document=as_document)
             else:
-                await _show(admin, message, charset, as_json)
+                await _show(admin, message, charset, as_document)
 
     run(name_server, act)
 
@@ -108,7 +103,7 @@ def query_msg_by_key(
         int, typer.Option("-m", "--maxNum", min=1, help="Maximum number of messages per broker.")
     ] = DEFAULT_LIMIT,
     cluster: OfCluster = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List messages by key or tags."""
@@ -118,8 +113,8 @@ def query_msg_by_key(
         return await look_up(topic, key, limit=limit, begin=begin, end=end, cluster=cluster)
 
     found = run(name_server, find)
-    if as_json:
-        print_json([document_of(message) for message in found])
+    if as_document:
+        print_document([document_of(message) for message in found])
         return
     table = Table("#Message ID", "#QID", "#Offset")
     for message in found:
@@ -137,7 +132,7 @@ def query_msg_by_unique_key(
         typer.Option("-a", "--showAll", help="All messages with the id; by default the oldest."),
     ] = False,
     cluster: OfCluster = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show a message by its unique id."""
@@ -145,10 +140,10 @@ def query_msg_by_unique_key(
     async def act(admin: AdminClient) -> None:
         found = await admin.messages.by_unique_id(topic, message_id, cluster)
         if group is not None and client_id is not None:
-            _print_verdict(await _push(admin, found[0], group, client_id), as_json)
+            _print_verdict(await _push(admin, found[0], group, client_id), as_document)
             return
         for message in found if show_all else found[:1]:
-            await _show(admin, message, None, as_json)
+            await _show(admin, message, None, as_document)
 
     run(name_server, act)
 
@@ -176,7 +171,7 @@ def consume_message(
     count: Annotated[
         int, typer.Option("-c", "--MessageNumber", min=1, help="Maximum number of messages.")
     ] = 128,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Print messages of a topic.
@@ -197,17 +192,17 @@ def consume_message(
                 if left == 0:
                     return
                 left -= 1
-                print_json(document_of(message)) if as_json else print(line_of(message))
+                print_document(document_of(message)) if as_document else print(line_of(message))
 
     run(name_server, act)
 
 
 async def _show(
-    admin: AdminClient, message: StoredMessage, charset: str | None, as_json: bool
+    admin: AdminClient, message: StoredMessage, charset: str | None, as_document: bool
 ) -> None:
     tracks = await admin.tracks.of(message)
-    if as_json:
-        print_json(document_of(message) | {"tracks": tracks})
+    if as_document:
+        print_document(document_of(message) | {"tracks": tracks})
     else:
         print_message(message, tracks, charset)
 
@@ -220,9 +215,9 @@ async def _push(
     )
 
 
-def _print_verdict(verdict: DirectConsumption, as_json: bool) -> None:
-    if as_json:
-        print_json(verdict)
+def _print_verdict(verdict: DirectConsumption, as_document: bool) -> None:
+    if as_document:
+        print_document(verdict)
         return
     print(
         f"ConsumeMessageDirectlyResult [order={java_text(verdict.order)}, "
@@ -301,7 +296,7 @@ def send_message(
     trace: Annotated[
         Switch, typer.Option("-m", "--msgTraceEnable", help="Trace the message.")
     ] = "false",
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Send a message."""
@@ -314,11 +309,11 @@ def send_message(
             message = Message(topic, body.encode(), tags=tags, keys=keys.split())
             return await producer.send(message, queue=queue)
 
-    _print(run(name_server, act), as_json)
+    _print(run(name_server, act), as_document)
 
 
 async def resend(
-    admin: AdminClient, message: StoredMessage, unit_name: str, *, as_json: bool
+    admin: AdminClient, message: StoredMessage, unit_name: str, *, as_document: bool
 ) -> None:
     """Send a stored message again with its properties, except the deduplication key."""
     properties = dict(message.properties)
@@ -326,9 +321,9 @@ async def resend(
     again = Message.unchecked(message.topic, message.body, properties, message.flag)
     async with _producer(admin, unit_name) as producer:
         result = await producer.send(again)
-    if not as_json:
+    if not as_document:
         print(f"prepare resend msg. originalMsgId={message.message_id}")
-    _print(result, as_json)
+    _print(result, as_document)
 
 
 def _producer(admin: AdminClient, unit_name: str = "", *, trace: bool = False) -> "Producer":
@@ -349,10 +344,10 @@ def _producer(admin: AdminClient, unit_name: str = "", *, trace: bool = False) -
     )
 
 
-def _print(result: "SendResult", as_json: bool) -> None:
+def _print(result: "SendResult", as_document: bool) -> None:
     queue = result.queue
-    if as_json:
-        print_json(
+    if as_document:
+        print_document(
             {
                 "brokerName": queue.broker_name,
                 "queueId": queue.queue_id,

@@ -1,19 +1,17 @@
 """Offset commands: resetOffsetByTime."""
 
-import time
-from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.offsets import Rollback
-from bolide.cli.admin.output import Table, print_json
-from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
+from bolide.cli.admin.session import AsDocument, NameServer, OfCluster, Switch, Topic, is_true, run
+from bolide.cli.admin.times import TIME_FORMATS, parse_time
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.refusals import ConsumerNotOnline
-
-_TIME = "%Y-%m-%d#%H:%M:%S:%f"
 
 Moved = dict[MessageQueue, int] | list[Rollback]
 
@@ -21,9 +19,7 @@ Moved = dict[MessageQueue, int] | list[Rollback]
 def reset_offset_by_time(
     group: Annotated[str, typer.Option("-g", "--group", help="Name of the consumer group.")],
     topic: Topic,
-    when: Annotated[
-        str, typer.Option("-s", "--timestamp", help="now, milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
-    ],
+    when: Annotated[str, typer.Option("-s", "--timestamp", help=f"{TIME_FORMATS}.")],
     force: Annotated[
         Switch,
         typer.Option("-f", "--force", help="false: only backwards, so that no message is skipped."),
@@ -39,7 +35,7 @@ def reset_offset_by_time(
         typer.Option("-o", "--offset", min=0, help="With -b and -q: reset to this offset."),
     ] = None,
     cluster: OfCluster = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Reset a consumer group to a time.
@@ -52,8 +48,10 @@ def reset_offset_by_time(
     if broker is not None and queue_id is not None:
         target_queue = (broker, MessageQueue(topic, "", queue_id))
         target = _reset_queue(name_server, group, target_queue, timestamp, offset)
-        if as_json:
-            print_json({"broker": broker, "topic": topic, "queueId": queue_id, "offset": target})
+        if as_document:
+            print_document(
+                {"broker": broker, "topic": topic, "queueId": queue_id, "offset": target}
+            )
             return
         where = f"queueId[{queue_id}], broker[{broker}]"
         print(f"start reset consumer offset by specified, {names}, {where}, {times}")
@@ -74,24 +72,11 @@ def reset_offset_by_time(
             )
 
     moved = run(name_server, act)
-    if as_json:
+    if as_document:
         _print_document(moved)
     else:
         print(f"start reset consumer offset by specified, {names}, force[{force}], {times}")
         _print_moved(moved)
-
-
-def parse_time(text: str) -> int:
-    """A time option in milliseconds: `now`, milliseconds or a date; raises a usage error."""
-    if text == "now":
-        return int(time.time() * 1000)
-    if text.lstrip("-").isdecimal():
-        return int(text)
-    try:
-        return int(datetime.strptime(text, _TIME).astimezone().timestamp() * 1000)
-    except ValueError as exc:
-        wanted = "now, milliseconds or yyyy-MM-dd#HH:mm:ss:SSS"
-        raise typer.BadParameter(f"time {text!r} is none of {wanted}") from exc
 
 
 def _reset_queue(
@@ -132,7 +117,7 @@ def _print_moved(moved: Moved) -> None:
 def _print_document(moved: Moved) -> None:
     if not isinstance(moved, dict):
         moved = {each.queue: each.reset_offset for each in moved}
-    print_json(
+    print_document(
         [
             {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
             for queue, offset in sorted(moved.items())

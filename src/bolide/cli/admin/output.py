@@ -1,8 +1,7 @@
-"""Output of the admin commands: tables and text for people, JSON for programs."""
+"""Texts of the admin commands in the format of RocketMQ's tools, and documents of messages."""
 
 import base64
 import re
-import sys
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bolide.logs import one_line, plain_json
+from bolide.logs import one_line
 from bolide.model.properties import PropertyName
 from bolide.private_files import SECRET_MODE, create_new_file, make_directory
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -19,29 +18,7 @@ if TYPE_CHECKING:
     from bolide.admin.message_history import Track
     from bolide.model.message import StoredMessage
 
-_GAP = "  "
 _FILE_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}")
-
-
-class Table:
-    """A text table with columns as wide as their contents."""
-
-    def __init__(self, *titles: str) -> None:
-        self._rows: list[tuple[str, ...]] = [titles]
-
-    def add(self, *cells: object) -> None:
-        self._rows.append(tuple(one_line(str(cell)) for cell in cells))
-
-    def print(self) -> None:
-        widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
-        for row in self._rows:
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            print(_GAP.join(cells).rstrip())
-
-
-def print_json(value: object) -> None:
-    """Print one line of JSON; structs have their wire names."""
-    sys.stdout.write(plain_json(msgspec.json.encode(value).decode()) + "\n")
 
 
 def by_queue(table: Mapping[MessageQueue, object]) -> list[dict[str, object]]:

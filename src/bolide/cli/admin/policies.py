@@ -21,11 +21,10 @@ from bolide.admin.access import (
     parse_document,
     resolved_password,
 )
-from bolide.cli.admin.output import Table, print_json
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     change_each,
     find_first,
@@ -36,6 +35,8 @@ from bolide.cli.admin.session import (
 )
 from bolide.cli.admin.users import FromBroker, ToBroker
 from bolide.cli.command_line import FAILED
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.protocol.bodies.access import Acl, PolicyEntry
 
 Subject = Annotated[str, typer.Option("-s", "--subject", help="The user, as User:name.")]
@@ -121,7 +122,7 @@ def get_acl(
     subject: Subject,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the policies of a user."""
@@ -134,7 +135,7 @@ def get_acl(
         ]
         return [acl for acl in found if acl is not None]
 
-    _show(run(name_server, act), as_json=as_json)
+    _show(run(name_server, act), as_document=as_document)
 
 
 def list_acl(
@@ -146,7 +147,7 @@ def list_acl(
     ] = None,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List policies."""
@@ -155,7 +156,7 @@ def list_acl(
         (broker, cluster),
         lambda admin, address: admin.policies.list(address, subject, resource),
     )
-    _show(found or [], as_json=as_json)
+    _show(found or [], as_document=as_document)
 
 
 def copy_acl(
@@ -275,10 +276,10 @@ def _acl(subject: str, resources: str, actions: str, sources: str | None, decisi
     return acl_of(subject, CUSTOM, entries)
 
 
-def _show(acls: list[Acl], *, as_json: bool) -> None:
-    if as_json:
+def _show(acls: list[Acl], *, as_document: bool) -> None:
+    if as_document:
         for acl in acls:
-            print_json(acl)
+            print_document(acl)
         return
     table = Table("#Subject", "#PolicyType", "#Resource", "#Actions", "#SourceIp", "#Decision")
     for acl in acls:

@@ -1,23 +1,25 @@
 """Commands about replicas: haStatus."""
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.output import Table, print_json, time_text
+from bolide.cli.admin.output import time_text
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     require_one,
     run,
     targets,
 )
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.protocol.bodies.replication import HaStatus
 
 
 def ha_status(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the replication of a broker, or of every broker of a cluster.
@@ -31,8 +33,8 @@ def ha_status(
         return {address: await admin.brokers.ha_status(address) for address in addresses}
 
     found = run(name_server, act)
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
         return
     for address, status in found.items():
         if status.master:

@@ -1,19 +1,32 @@
-"""What every admin command shares: its options, and the `AdminClient` session it runs in."""
+"""What every admin command shares: its options, and the `AdminClient` session it runs in.
+
+Exit codes: 0 done, 1 refused or failed, 2 usage, 3 a server is unreachable, 4 not applicable.
+"""
 
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, NoReturn, TypeVar
 
 import typer
 
 from bolide.admin import AdminClient
+from bolide.admin.errors import BadAddress, NoNameServer
 from bolide.cli.admin.credentials import ACCESS_KEY, SECRET_KEY, own_credentials
-from bolide.cli.command_line import FAILED, fail, program_name
+from bolide.cli.command_line import (
+    FAILED,
+    NOT_APPLICABLE,
+    UNREACHABLE,
+    USAGE,
+    fail,
+    program_name,
+)
 from bolide.cli.tls_options import chosen_tls
-from bolide.errors import BolideError
+from bolide.client.errors import NameServersUnreachable, SendFailed
+from bolide.errors import BolideError, ConfigError
 from bolide.logs import one_line
-from bolide.protocol.refusals import NoPermission
+from bolide.protocol.refusals import NoPermission, RequestCodeNotSupported
+from bolide.remoting.errors import RemotingError
 
 T = TypeVar("T")
 
@@ -29,7 +42,7 @@ NameServer = Annotated[
         help="NameServers, host:port;host:port; by default from NAMESRV_ADDR.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document per line.")]
+AsDocument = Annotated[bool, typer.Option("--json", help="Print JSON, one document per line.")]
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Name of the topic.")]
 Group = Annotated[str, typer.Option("-g", "--groupName", help="Name of the consumer group.")]
 BrokerAddress = Annotated[
@@ -58,7 +71,26 @@ def run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T]]) -> 
     try:
         return asyncio.run(_run(name_server, act))
     except BolideError as exc:
-        fail(reason_of(exc), FAILED)
+        fail(reason_of(exc), exit_code_of(exc))
+
+
+def exit_code_of(exc: BolideError) -> int:
+    match exc:
+        case ConfigError() | BadAddress() | NoNameServer():
+            return USAGE
+        case RemotingError() | NameServersUnreachable():
+            return UNREACHABLE
+        case SendFailed() if isinstance(exc.__cause__, RemotingError):
+            return UNREACHABLE
+        case RequestCodeNotSupported():
+            return NOT_APPLICABLE
+        case _:
+            return FAILED
+
+
+def not_applicable(reason: str) -> NoReturn:
+    """End the program: RocketMQ has the command, and here it has no meaning."""
+    fail(f"not applicable, because {reason}", NOT_APPLICABLE)
 
 
 def warn(exc: BolideError) -> None:

@@ -9,11 +9,11 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.errors import AdminError
-from bolide.cli.admin.output import Table, by_queue, java_map, java_text, print_json, time_text
+from bolide.cli.admin.output import by_queue, java_map, java_text, time_text
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     OfCluster,
     Switch,
@@ -23,6 +23,8 @@ from bolide.cli.admin.session import (
     run,
     targets,
 )
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.errors import BolideError
 from bolide.logs import one_line
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
@@ -62,7 +64,7 @@ def update_topic(
     attributes: Annotated[
         str | None, typer.Option("-a", "--attributes", help="Changes: +a=b,+c=d,-e")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Create or change a topic."""
@@ -81,11 +83,11 @@ def update_topic(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.topics.update(address, config)
-            if not as_json:
+            if not as_document:
                 print(f"create topic to {address} success.")
         order_conf = await _set_order_conf(admin, config, broker, cluster)
-        if as_json:
-            print_json({"brokers": addresses, "topicConfig": config, "orderConf": order_conf})
+        if as_document:
+            print_document({"brokers": addresses, "topicConfig": config, "orderConf": order_conf})
             return
         if order_conf is not None:
             kind = "cluster" if cluster else "broker"
@@ -100,7 +102,7 @@ def update_topic_perm(
     perm: Perm,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Change the read and write permission of a topic."""
@@ -111,10 +113,10 @@ def update_topic_perm(
         for address in await targets(admin, broker, cluster):
             old = await admin.topics.set_perm(address, topic, perm)
             changed.append({"broker": address, "oldPerm": old.perm, "perm": perm})
-            if not as_json:
+            if not as_document:
                 _print_perm(address, old, perm, whole=broker is not None)
-        if as_json:
-            print_json(changed)
+        if as_document:
+            print_document(changed)
 
     run(name_server, act)
 
@@ -122,7 +124,7 @@ def update_topic_perm(
 def delete_topic(
     topic: Topic,
     cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster to delete it from.")],
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a topic and its messages.
@@ -130,8 +132,8 @@ def delete_topic(
     The topic is deleted from the brokers of the cluster and from the NameServers.
     """
     run(name_server, lambda admin: admin.topics.delete(topic, cluster))
-    if as_json:
-        print_json({"topic": topic, "cluster": cluster})
+    if as_document:
+        print_document({"topic": topic, "cluster": cluster})
         return
     print(f"delete topic [{topic}] from cluster [{cluster}] success.")
     print(f"delete topic [{topic}] from NameServer success.")
@@ -141,16 +143,16 @@ def topic_list(
     with_clusters: Annotated[
         bool, typer.Option("-c", "--clusterModel", help="Also show clusters and consumer groups.")
     ] = False,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List all topics."""
     if with_clusters:
-        _list_with_groups(name_server, as_json)
+        _list_with_groups(name_server, as_document)
         return
     names = run(name_server, lambda admin: admin.topics.names())
-    if as_json:
-        print_json(names)
+    if as_document:
+        print_document(names)
     else:
         print("\n".join(map(one_line, names)))
 
@@ -158,13 +160,13 @@ def topic_list(
 def topic_route(
     topic: Topic,
     as_list: Annotated[bool, typer.Option("-l", "--list", help="Print a table.")] = False,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show which brokers serve a topic."""
     route = run(name_server, lambda admin: admin.topics.route(topic))
     text = fastjson.encode(route, standard=True)
-    if as_json:
+    if as_document:
         print(text.decode())
     elif as_list:
         _print_route(route)
@@ -175,7 +177,7 @@ def topic_route(
 def topic_status(
     topic: Topic,
     cluster: OfCluster = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the offsets of the queues of a topic.
@@ -183,8 +185,8 @@ def topic_status(
     The last column is the time of the last write.
     """
     stats = run(name_server, lambda admin: admin.topics.stats(topic, cluster))
-    if as_json:
-        print_json({"queues": by_queue(stats.offset_table), "topicPutTps": stats.topic_put_tps})
+    if as_document:
+        print_document({"queues": by_queue(stats.offset_table), "topicPutTps": stats.topic_put_tps})
         return
     table = Table("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
     for queue, ends in sorted(stats.offset_table.items()):
@@ -247,7 +249,7 @@ async def _set_order_conf(
     return await admin.name_servers.put_order_conf(topic, dict.fromkeys(names, queues))
 
 
-def _list_with_groups(name_server: str | None, as_json: bool) -> None:
+def _list_with_groups(name_server: str | None, as_document: bool) -> None:
     async def act(admin: AdminClient) -> list[dict[str, object]]:
         return [
             await _topic_entry(admin, topic)
@@ -256,8 +258,8 @@ def _list_with_groups(name_server: str | None, as_json: bool) -> None:
         ]
 
     found = run(name_server, act)
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
         return
     table = Table("#Cluster Name", "#Topic", "#Consumer Group")
     for entry in found:
@@ -300,7 +302,7 @@ def update_order_conf(
     value: Annotated[
         str | None, typer.Option("-v", "--orderConf", help="With put: broker:queues;broker:queues")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Set, show or delete the order configuration of a topic.
@@ -318,8 +320,8 @@ def update_order_conf(
         return None
 
     conf = run(name_server, act)
-    if as_json:
-        print_json({"topic": topic, "method": method, "orderConf": conf})
+    if as_document:
+        print_document({"topic": topic, "method": method, "orderConf": conf})
     elif method == "delete":
         print(f"delete orderConf success. topic=[{topic}]")
     else:

@@ -9,8 +9,9 @@ from msgspec import structs
 from bolide.admin import AdminClient
 from bolide.admin.message_history import TraceEntry
 from bolide.admin.messages import DEFAULT_LIMIT
-from bolide.cli.admin.output import java_text, print_json, time_text
-from bolide.cli.admin.session import Json, NameServer, OfCluster, run
+from bolide.cli.admin.output import java_text, time_text
+from bolide.cli.admin.session import AsDocument, NameServer, OfCluster, run
+from bolide.cli.documents import print_document
 from bolide.logs import one_line
 from bolide.model.names import TRACE_TOPIC
 from bolide.protocol.trace import END_TRANSACTION, PUB, RECALL, SUB_AFTER, SUB_BEFORE
@@ -34,7 +35,7 @@ def query_msg_trace_by_id(
         int, typer.Option("-num", "--maxNum", help="Maximum number of trace messages to read.")
     ] = DEFAULT_LIMIT,
     cluster: OfCluster = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the trace of a message: its sender, its consumers, times and durations.
@@ -46,8 +47,8 @@ def query_msg_trace_by_id(
         traced = await admin.traces.of(
             message_id, topic=topic, begin=begin, end=end, limit=limit, cluster=cluster
         )
-        if as_json:
-            print_json([_document(each) for each in traced])
+        if as_document:
+            print_document([_document(each) for each in traced])
         else:
             _print_tables(traced)
 

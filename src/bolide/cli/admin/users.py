@@ -11,11 +11,10 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.cli.admin.credentials import changed_secret, new_secret
-from bolide.cli.admin.output import Table, print_json
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     change_each,
     find_first,
@@ -24,6 +23,8 @@ from bolide.cli.admin.session import (
     run,
 )
 from bolide.cli.command_line import FAILED
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.protocol.bodies.access import User
 
 NEW_PASSWORD = "BOLIDE_USER_PASSWORD"  # noqa: S105  the name of a variable
@@ -117,7 +118,7 @@ def get_user(
     username: Username,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show a user; a Bolide broker never tells its password."""
@@ -129,7 +130,7 @@ def get_user(
     if found is None:
         typer.echo(f"there is no user {username}", err=True)
         raise typer.Exit(FAILED)
-    _show([found], as_json=as_json)
+    _show([found], as_document=as_document)
 
 
 def list_user(
@@ -138,7 +139,7 @@ def list_user(
     ] = None,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List users; a Bolide broker never tells their passwords."""
@@ -147,7 +148,7 @@ def list_user(
         (broker, cluster),
         lambda admin, address: admin.users.list(address, name_filter),
     )
-    _show(found or [], as_json=as_json)
+    _show(found or [], as_document=as_document)
 
 
 def copy_user(
@@ -189,12 +190,12 @@ def copy_user(
 
 
 def who_am_i(
-    broker: BrokerAddress = None, as_json: Json = False, name_server: NameServer = None
+    broker: BrokerAddress = None, as_document: AsDocument = False, name_server: NameServer = None
 ) -> None:
     """Show whom a broker, or without -b a NameServer, takes you for."""
     found = run(name_server, lambda admin: admin.permissions.who_am_i(broker))
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
         return
     name = found.access_key or "anonymous"
     control = "no access control" if found.access_control == "none" else found.access_control
@@ -219,7 +220,7 @@ def can_i(
     source: Annotated[
         str | None, typer.Option("-i", "--sourceIp", help="Another address to come from.")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show whether you, or another user, may do something; exit code 1 if not."""
@@ -229,8 +230,8 @@ def can_i(
             broker, resource, actions, username=username, source=source
         ),
     )
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
     else:
         reason = f": {found.reason}" if found.reason else ""
         print(("yes" if found.allowed else "no") + reason)
@@ -245,10 +246,10 @@ async def _users_of(admin: AdminClient, address: str, usernames: str | None) -> 
     return [user for user in found if user is not None]
 
 
-def _show(users: list[User], *, as_json: bool) -> None:
-    if as_json:
+def _show(users: list[User], *, as_document: bool) -> None:
+    if as_document:
         for user in users:
-            print_json(msgspec.structs.replace(user, password=None))
+            print_document(msgspec.structs.replace(user, password=None))
         return
     table = Table("#UserName", "#Password", "#UserType", "#UserStatus")
     for user in users:  # RocketMQ's brokers tell passwords

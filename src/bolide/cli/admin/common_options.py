@@ -1,0 +1,93 @@
+"""Options that every admin command has: `--output`, and `--watch` if it changes nothing."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from bolide.cli.command_line import UNREACHABLE, USAGE, fail
+from bolide.cli.documents import Format, begin_documents
+from bolide.logs import one_line
+
+_CLEAR = "\x1b[2J\x1b[H"
+
+
+def add_common_options(commands: Mapping[str, Any], changing: frozenset[str]) -> None:
+    """Add the options to commands.
+
+    Args:
+        changing: names of the commands that change something, which are not repeated.
+    """
+    for name, command in commands.items():
+        has_document = any(each.name == "as_document" for each in command.params)
+        repeats = name not in changing
+        wanted = {"output": has_document, "watch": repeats}
+        parameters = [each for each in _parameters() if wanted[str(each.name)]]
+        command.params = [*command.params, *parameters]
+        command.callback = _with_options(command.callback)
+
+
+def _parameters() -> list[Any]:
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(_declare)
+    return list(typer.main.get_command(app).params)
+
+
+def _declare(
+    output: Annotated[
+        Format | None,
+        typer.Option("--output", help="Print a document for programs; --json is --output json."),
+    ] = None,
+    watch: Annotated[
+        float | None,
+        typer.Option("--watch", metavar="SECONDS", min=0.1, help="Repeat until interrupted."),
+    ] = None,
+) -> None:
+    """Never runs: only its parameters are used."""
+
+
+def _with_options(command: Callable[..., object]) -> Callable[..., object]:
+    def run(*, output: Format | None = None, watch: float | None = None, **values: Any) -> object:
+        if output is not None:
+            values["as_document"] = True
+        begin_documents(output or Format.JSON)
+        with _NamesFiles():
+            if watch is None:
+                return command(**values)
+            _repeat(lambda: command(**values), watch)
+        return None
+
+    return run
+
+
+def _repeat(show: Callable[[], object], seconds: float) -> None:
+    """Show again and again; a server that does not answer now may do so the next time."""
+    draws = sys.stdout.isatty()
+    try:
+        while True:
+            if draws:
+                words = one_line(" ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]]))  # noqa: PTH119
+                print(f"{_CLEAR}{datetime.now().astimezone():%H:%M:%S}  {words}\n", flush=True)
+            try:
+                show()
+            except typer.Exit as ended:
+                if ended.exit_code not in {0, UNREACHABLE}:
+                    raise
+            sys.stdout.flush()
+            time.sleep(seconds)
+    except KeyboardInterrupt:
+        return
+
+
+class _NamesFiles:
+    """Context manager: a file that cannot be used ends the program with one line that names it."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
+        if isinstance(exc, OSError) and exc.filename is not None:
+            fail(f"cannot use {exc.filename}: {exc.strerror}", USAGE)
