@@ -175,7 +175,7 @@ def test_the_queues_of_a_static_topic_move_to_known_brokers_only(cluster: Cluste
     assert cluster.json(*move, "-mf", after, "-fr", "true")["brokerToMapIn"] == []
     assert "no broker 'broker-z'" in cluster.run(*move, "-b", "broker-z", code=1)
     assert "either -b" in cluster.run(*move, code=2)
-    assert "not of Moving" in cluster.run(*move, "-mf", _plan_of_another_topic(cluster), code=1)
+    assert "not of Moving" in cluster.run(*move, "-mf", _plan_of_another_topic(cluster), code=2)
     assert "no plan" in cluster.run(*move, "-mf", "/nowhere", code=2)
     assert "not a static topic" in cluster.run(
         "remappingStaticTopic", "-t", cluster.topic(), "-b", "broker-a", code=1
