@@ -266,13 +266,17 @@ async def test_a_broker_that_is_away_does_not_hide_the_others(cluster: Cluster) 
             ghost,
             body=plain(topics_body("Haunted")),
         )
-        printed = await asyncio.to_thread(cluster.run, "clusterList", code=1)
-        status = await asyncio.to_thread(cluster.run, "brokerStatus", "-c", "Ghosts", code=1)
+        printed = await asyncio.to_thread(cluster.run, "clusterList", code=3)
+        status = await asyncio.to_thread(cluster.run, "brokerStatus", "-c", "Ghosts", code=3)
+        topics = await asyncio.to_thread(cluster.run, "topicList", "-c", code=3)
         await client.call(cluster.name_server, RequestCode.UNREGISTER_BROKER, leaving_header(ghost))
 
     assert "V5_3_3" in printed
     assert re.search(rf"Ghosts +ghost +0 +{NOBODY}", printed)
-    for text in (printed, status):
+    assert re.search(r"^Ghosts +Haunted +N/A$", topics, re.MULTILINE)
+    assert re.search(r"^DefaultCluster +BenchmarkTest$", topics, re.MULTILINE)
+    assert topics.count("cannot connect") == 1
+    for text in (printed, status, topics):
         assert f"cannot connect to {NOBODY}" in text
 
 

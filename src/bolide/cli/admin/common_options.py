@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bolide.cli.admin.session import complete_or_exit
 from bolide.cli.command_line import UNREACHABLE, USAGE, fail
 from bolide.cli.documents import Format, begin_documents
 from bolide.logs import one_line
@@ -51,17 +52,22 @@ def _declare(
 
 
 def _with_options(command: Callable[..., object]) -> Callable[..., object]:
-    def run(*, output: Format | None = None, watch: float | None = None, **values: Any) -> object:
+    def run(*, output: Format | None = None, watch: float | None = None, **values: Any) -> None:
         if output is not None:
             values["as_document"] = True
         begin_documents(output or Format.JSON)
         with _NamesFiles():
             if watch is None:
-                return command(**values)
-            _repeat(lambda: command(**values), watch)
-        return None
+                _complete(command, values)
+            else:
+                _repeat(lambda: _complete(command, values), watch)
 
     return run
+
+
+def _complete(command: Callable[..., object], values: Mapping[str, Any]) -> None:
+    with complete_or_exit():
+        command(**values)
 
 
 def _repeat(show: Callable[[], object], seconds: float) -> None:
