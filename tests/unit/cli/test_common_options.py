@@ -67,7 +67,8 @@ class Program:
         for command in commands:
             app.command(command.__name__)(command)
         group: Any = typer.main.get_group(app)
-        add_common_options(group.commands, frozenset({"remove"}))
+        for name, command in group.commands.items():
+            add_common_options(command, repeats=name != "remove")
         self._monkeypatch.setattr("sys.stdin", io.StringIO(answers))
         with pytest.raises(SystemExit) as ended:
             group.main(list(words), prog_name="bolide")

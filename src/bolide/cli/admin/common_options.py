@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -17,25 +18,20 @@ from bolide.logs import one_line
 _CLEAR = "\x1b[2J\x1b[H"
 
 
-def add_common_options(commands: Mapping[str, Any], changing: frozenset[str]) -> None:
-    """Add the options to commands.
-
-    Args:
-        changing: names of the commands that change something, which are not repeated.
-    """
-    for name, command in commands.items():
-        has_document = any(each.name == "as_document" for each in command.params)
-        repeats = name not in changing
-        wanted = {"output": has_document, "watch": repeats}
-        parameters = [each for each in _parameters() if wanted[str(each.name)]]
-        command.params = [*command.params, *parameters]
-        command.callback = _with_options(command.callback)
+def add_common_options(command: Any, *, repeats: bool) -> None:
+    """Add the options to a command; one that changes something is not repeated."""
+    has_document = any(each.name == "as_document" for each in command.params)
+    wanted = {"output": has_document, "watch": repeats}
+    parameters = [each for each in _parameters() if wanted[str(each.name)]]
+    command.params = [*command.params, *parameters]
+    command.callback = _with_options(command.callback)
 
 
-def _parameters() -> list[Any]:
+@cache
+def _parameters() -> tuple[Any, ...]:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(_declare)
-    return list(typer.main.get_command(app).params)
+    return tuple(typer.main.get_command(app).params)
 
 
 def _declare(
