@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.each_server import Answers, applicable, ask_each
+from bolide.cli.admin.each_server import answers_of, applicable
 from bolide.cli.admin.output import time_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -39,18 +39,17 @@ def get_cold_data_flow_ctr_info(
     """Show what groups have read from the disk of brokers, and their limits; slaves included."""
     require_one(broker, cluster)
 
-    async def act(admin: AdminClient) -> tuple[dict[str, str], Answers[ColdReadInfo]]:
+    async def act(admin: AdminClient) -> tuple[dict[str, str], dict[str, ColdReadInfo]]:
         titles = await titles_of(admin, broker, cluster)
-        return titles, await applicable(ask_each(titles, admin.cold_reads.info), _TOO_OLD)
+        return titles, await applicable(answers_of(titles, admin.cold_reads.info), _TOO_OLD)
 
     titles, answers = run(name_server, act)
     if as_document:
-        print_document(answers.found)
+        print_document(answers)
     else:
-        for address, info in answers.found.items():
+        for address, info in answers.items():
             print(f" ============{titles[address]}============")
             print(msgspec.json.format(msgspec.json.encode(_with_dates(info)), indent=8).decode())
-    answers.end()
 
 
 def _with_dates(info: ColdReadInfo) -> dict[str, Any]:
@@ -88,12 +87,11 @@ def update_cold_data_flow_ctr_group_config(
 
     answers = _change_each(name_server, (broker, cluster), update)
     if as_document:
-        brokers = [*answers.found]
+        brokers = [*answers]
         print_document({"brokers": brokers, "consumerGroup": group, "threshold": threshold})
     else:
-        for address in answers.found:
+        for address in answers:
             print(f"updateColdDataFlowCtrGroupConfig success, {address}")
-    answers.end()
 
 
 def remove_cold_data_flow_ctr_group_config(
@@ -110,24 +108,23 @@ def remove_cold_data_flow_ctr_group_config(
 
     answers = _change_each(name_server, (broker, cluster), remove)
     if as_document:
-        print_document({"brokers": [*answers.found], "consumerGroup": group})
+        print_document({"brokers": [*answers], "consumerGroup": group})
     else:
-        for address in answers.found:
+        for address in answers:
             print(f"remove broker cold read threshold success, {address}")
-    answers.end()
 
 
 def _change_each(
     name_server: str | None,
     brokers: tuple[str | None, str | None],
     change: Callable[[AdminClient, str], Awaitable[None]],
-) -> Answers[None]:
+) -> dict[str, None]:
     broker, cluster = brokers
     require_one(broker, cluster)
 
-    async def act(admin: AdminClient) -> Answers[None]:
+    async def act(admin: AdminClient) -> dict[str, None]:
         addresses = await targets(admin, broker, cluster)
-        asked = ask_each(addresses, lambda at: change(admin, at), one_by_one=True)
+        asked = answers_of(addresses, lambda at: change(admin, at), changes=True)
         return await applicable(asked, _TOO_OLD)
 
     return run(name_server, act)

@@ -11,7 +11,7 @@ from bolide.admin import AdminClient
 from bolide.admin.controllers import Election
 from bolide.admin.errors import BrokerUnknown
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
-from bolide.cli.admin.each_server import Answers, Interval, applicable, ask_each, repeated
+from bolide.cli.admin.each_server import Interval, answers_of, applicable, repeated
 from bolide.cli.admin.name_servers import print_settings
 from bolide.cli.admin.output import java_text, print_field
 from bolide.cli.admin.session import AsDocument, NameServer, run
@@ -71,18 +71,17 @@ def get_controller_config(
 ) -> None:
     """Show the settings of controllers."""
 
-    async def act(admin: AdminClient) -> Answers[dict[str, str]]:
-        asked = ask_each(_addresses(controllers), admin.controllers.config)
+    async def act(admin: AdminClient) -> dict[str, dict[str, str]]:
+        asked = answers_of(_addresses(controllers), admin.controllers.config)
         return await applicable(asked, _NONE)
 
     answers = run(name_server, act)
     if as_document:
-        print_document(answers.found)
+        print_document(answers)
     else:
-        for address, settings in answers.found.items():
+        for address, settings in answers.items():
             print(f"============{address}============")
             print_settings(settings)
-    answers.end()
 
 
 def update_controller_config(
@@ -94,21 +93,20 @@ def update_controller_config(
 ) -> None:
     """Change a setting of running controllers; name all of them, each has its own settings."""
 
-    async def act(admin: AdminClient) -> Answers[None]:
-        asked = ask_each(
+    async def act(admin: AdminClient) -> dict[str, None]:
+        asked = answers_of(
             _addresses(controllers),
             lambda at: admin.controllers.update_config(at, {key: value}),
-            one_by_one=True,
+            changes=True,
         )
         return await applicable(asked, _NONE)
 
     answers = run(name_server, act)
     if as_document:
-        print_document({"controllers": [*answers.found], key: value})
+        print_document({"controllers": [*answers], key: value})
     else:
-        print(f"update controller config success![{', '.join(answers.found)}]")
+        print(f"update controller config success![{', '.join(answers)}]")
         print(one_line(f"{key} : {value}"))
-    answers.end()
 
 
 def get_sync_state_set(

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from bolide.admin import AdminClient, BrokerUnknown
-from bolide.cli.admin.each_server import Answers, ask_each
+from bolide.cli.admin.each_server import answers_of
 from bolide.cli.admin.session import AsDocument, NameServer, run
 from bolide.cli.documents import print_document
 from bolide.logs import one_line
@@ -33,12 +33,11 @@ def get_namesrv_config(as_document: AsDocument = False, name_server: NameServer 
 
     answers = _ask_each(name_server, ask)
     if as_document:
-        print_document(answers.found)
+        print_document(answers)
     else:
-        for address, settings in answers.found.items():
+        for address, settings in answers.items():
             print(f"============{address}============")
             print_settings(settings)
-    answers.end()
 
 
 def print_settings(settings: dict[str, str]) -> None:
@@ -62,11 +61,10 @@ def update_namesrv_config(
 
     answers = _ask_each(name_server, ask)
     if as_document:
-        print_document({"nameServers": [*answers.found], key: value})
+        print_document({"nameServers": [*answers], key: value})
     else:
-        print(f"update name server config success![{', '.join(answers.found)}]")
+        print(f"update name server config success![{', '.join(answers)}]")
         print(one_line(f"{key} : {value}"))
-    answers.end()
 
 
 def update_kv_config(
@@ -84,10 +82,9 @@ def update_kv_config(
     answers = _ask_each(name_server, ask)
     if as_document:
         entry = {"namespace": namespace, "key": key, "value": value}
-        print_document({"nameServers": [*answers.found]} | entry)
+        print_document({"nameServers": [*answers]} | entry)
     else:
         print("create or update kv config to namespace success.")
-    answers.end()
 
 
 def delete_kv_config(
@@ -106,10 +103,9 @@ def delete_kv_config(
 
     answers = _ask_each(name_server, ask)
     if as_document:
-        print_document({"nameServers": [*answers.found], "namespace": namespace, "key": key})
+        print_document({"nameServers": [*answers], "namespace": namespace, "key": key})
     else:
         print("delete kv config from namespace success.")
-    answers.end()
 
 
 def wipe_write_perm(
@@ -156,33 +152,29 @@ def _change_perm(
 ) -> None:
     verb, ask = change
 
-    async def act(admin: AdminClient) -> Answers[int]:
-        answers = await ask_each(
-            admin.name_servers.require_addresses(), lambda at: ask(admin, at), one_by_one=True
-        )
-        if not any(answers.found.values()):
+    async def act(admin: AdminClient) -> dict[str, int | None]:
+        addresses = admin.name_servers.require_addresses()
+        counts = await answers_of(addresses, lambda at: ask(admin, at), changes=True)
+        if not any(counts.values()):
             known = (await admin.clusters.info()).broker_addr_table
             if broker_name not in known:
                 raise BrokerUnknown(broker_name, known)
-        return answers
+        return {address: counts.get(address) for address in addresses}
 
-    answers = run(name_server, act)
+    counts = run(name_server, act)
     if as_document:
-        counts = [{"nameServer": at, "topics": count} for at, count in answers.found.items()]
-        print_document({"brokerName": broker_name, "changed": counts})
-    else:
-        for address, count in answers.found.items():
-            where = f"{verb} write perm of broker[{broker_name}] in name server[{address}]"
-            print(one_line(f"{where} OK, {count}"))
-        for address in answers.failures:
-            where = f"{verb} write perm of broker[{broker_name}] in name server[{address}]"
-            print(one_line(f"{where} Failed"))
-    answers.end()
+        changed = [{"nameServer": at, "topics": count} for at, count in counts.items()]
+        print_document({"brokerName": broker_name, "changed": changed})
+        return
+    for address, count in counts.items():
+        outcome = "Failed" if count is None else f"OK, {count}"
+        where = f"of broker[{broker_name}] in name server[{address}]"
+        print(one_line(f"{verb} write perm {where} {outcome}"))
 
 
-def _ask_each(name_server: str | None, ask: Ask[T]) -> Answers[T]:
-    async def act(admin: AdminClient) -> Answers[T]:
+def _ask_each(name_server: str | None, ask: Ask[T]) -> dict[str, T]:
+    async def act(admin: AdminClient) -> dict[str, T]:
         addresses = admin.name_servers.require_addresses()
-        return await ask_each(addresses, lambda address: ask(admin, address))
+        return await answers_of(addresses, lambda address: ask(admin, address))
 
     return run(name_server, act)

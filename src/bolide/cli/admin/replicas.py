@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.each_server import Answers, Interval, applicable, ask_each, repeated
+from bolide.cli.admin.each_server import Interval, answers_of, applicable, repeated
 from bolide.cli.admin.output import print_field, time_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -37,22 +37,18 @@ def ha_status(
     """
     require_one(broker, cluster)
 
-    async def act(admin: AdminClient) -> Answers[HaStatus]:
-        last = Answers[HaStatus]()
-
+    async def act(admin: AdminClient) -> None:
         async def show() -> None:
-            nonlocal last
             addresses = await targets(admin, broker, cluster, slaves=True)
-            last = await applicable(ask_each(addresses, admin.brokers.ha_status), _TOO_OLD)
+            found = await applicable(answers_of(addresses, admin.brokers.ha_status), _TOO_OLD)
             if as_document:
-                print_document(last.found)
+                print_document(found)
             else:
-                _print_each(last.found)
+                _print_each(found)
 
         await repeated(interval, show)
-        return last
 
-    run(name_server, act).end()
+    run(name_server, act)
 
 
 def _print_each(found: dict[str, HaStatus]) -> None:
@@ -108,27 +104,24 @@ def get_broker_epoch(
     if (broker_name is None) == (cluster is None):
         raise typer.BadParameter("give either -b, one broker group, or -c, a cluster")
 
-    async def act(admin: AdminClient) -> Answers[EpochCache]:
+    async def act(admin: AdminClient) -> None:
         if broker_name is not None:
             addresses = await admin.clusters.members_of_group(broker_name)
         else:
             assert cluster is not None
             addresses = await admin.clusters.members(cluster)
-        last = Answers[EpochCache]()
 
         async def show() -> None:
-            nonlocal last
-            last = await applicable(ask_each(addresses, admin.brokers.epochs), _TOO_OLD)
+            found = await applicable(answers_of(addresses, admin.brokers.epochs), _TOO_OLD)
             if as_document:
-                print_document([_document(at, epochs) for at, epochs in last.found.items()])
+                print_document([_document(at, epochs) for at, epochs in found.items()])
             else:
-                for address, epochs in last.found.items():
+                for address, epochs in found.items():
                     _print_epochs(address, epochs)
 
         await repeated(interval, show)
-        return last
 
-    run(name_server, act).end()
+    run(name_server, act)
 
 
 def _document(address: str, epochs: EpochCache) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.each_server import Answers, ask_each
+from bolide.cli.admin.each_server import answers_of
 from bolide.cli.admin.session import (
     AsDocument,
     BrokerAddress,
@@ -44,22 +44,21 @@ def update_topic_list(
     require_one(broker, cluster)
     configs = _read(file)
 
-    async def act(admin: AdminClient) -> Answers[None]:
+    async def act(admin: AdminClient) -> dict[str, None]:
         async def update(address: str) -> None:
             await admin.topics.update_all(address, configs)
 
         addresses = await targets(admin, broker, cluster)
-        return await ask_each(addresses, update, one_by_one=True)
+        return await answers_of(addresses, update, changes=True)
 
     answers = run(name_server, act)
     if as_document:
         names = [config.topic_name for config in configs]
-        print_document({"brokers": [*answers.found], "topics": names})
+        print_document({"brokers": [*answers], "topics": names})
     else:
-        for address in answers.found:
+        for address in answers:
             done = f"submit batch of topic config to {address} success"
             print(f"{done}, please check the result later.")
-    answers.end()
 
 
 def topic_cluster_list(

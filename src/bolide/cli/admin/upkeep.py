@@ -9,7 +9,7 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
-from bolide.cli.admin.each_server import Answers, applicable, ask_each
+from bolide.cli.admin.each_server import answers_of, applicable
 from bolide.cli.admin.session import (
     AsDocument,
     BrokerAddress,
@@ -85,8 +85,7 @@ def clean_unused_topic(
 
     async def look(admin: AdminClient) -> dict[str, int]:
         addresses = await _masters(admin, broker, cluster)
-        answers = await ask_each(addresses, lambda at: _count_topics(admin, at))
-        return answers.found
+        return await answers_of(addresses, lambda at: _count_topics(admin, at))
 
     counts = run(name_server, look)
     table = Table("#Broker", "#Topics that stay", "#What is deleted")
@@ -118,16 +117,16 @@ def _clean(
     as_document: bool,
     name_server: str | None,
 ) -> None:
-    async def act(admin: AdminClient) -> Answers[None]:
+    async def act(admin: AdminClient) -> dict[str, bool]:
         addresses = await _masters(admin, *brokers)
-        return await ask_each(addresses, lambda at: clean(admin, at), one_by_one=True)
+        answers = await answers_of(addresses, lambda at: clean(admin, at), changes=True)
+        return {address: address in answers for address in addresses}
 
-    answers = run(name_server, act)
+    done = run(name_server, act)
     if as_document:
-        print_document([{"broker": address} for address in answers.found])
+        print_document([{"broker": at, "success": success} for at, success in done.items()])
     else:
-        print("false" if answers.failures else "success")
-    answers.end()
+        print("success" if all(done.values()) else "false")
 
 
 async def _masters(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
@@ -177,21 +176,20 @@ def set_commit_log_read_ahead_mode(
     """Set whether the operating system reads the log of brokers ahead; slaves included."""
     require_one(broker, cluster)
 
-    async def act(admin: AdminClient) -> tuple[dict[str, str], Answers[str]]:
+    async def act(admin: AdminClient) -> tuple[dict[str, str], dict[str, str]]:
         titles = await titles_of(admin, broker, cluster)
-        answers = await ask_each(
-            titles, lambda at: admin.brokers.set_read_ahead(at, int(mode)), one_by_one=True
+        answers = await answers_of(
+            titles, lambda at: admin.brokers.set_read_ahead(at, int(mode)), changes=True
         )
         return titles, answers
 
     titles, answers = run(name_server, act)
     if as_document:
-        print_document([{"broker": at, "mode": mode} for at in answers.found])
+        print_document([{"broker": at, "mode": mode} for at in answers])
     else:
-        for address, remark in answers.found.items():
+        for address, remark in answers.items():
             print(f" ============{titles[address]}============")
             print(one_line(f"commitLog set readAhead mode rstStr{remark}"))
-    answers.end()
 
 
 async def titles_of(admin: AdminClient, broker: str | None, cluster: str | None) -> dict[str, str]:
@@ -225,20 +223,19 @@ def switch_timer_engine(
     require_one(broker, cluster)
     name = {"R": "ROCKSDB_TIMELINE", "F": "FILE_TIME_WHEEL"}[engine]
 
-    async def act(admin: AdminClient) -> Answers[None]:
+    async def act(admin: AdminClient) -> dict[str, None]:
         addresses = await targets(admin, broker, cluster)
-        return await ask_each(
-            addresses, lambda at: admin.brokers.switch_timer_engine(at, engine), one_by_one=True
+        return await answers_of(
+            addresses, lambda at: admin.brokers.switch_timer_engine(at, engine), changes=True
         )
 
     reason = "the broker has one engine for timers, the files of the timer wheel"
     answers = run(name_server, lambda admin: applicable(act(admin), reason))
     if as_document:
-        print_document([{"broker": address, "engine": name} for address in answers.found])
+        print_document([{"broker": address, "engine": name} for address in answers])
     else:
-        for address in answers.found:
+        for address in answers:
             print(f"switchTimerEngine to {name} success, {address}")
-    answers.end()
 
 
 def add_broker(
