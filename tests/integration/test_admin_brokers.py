@@ -1,0 +1,168 @@
+"""Admin commands about brokers and NameServers, against a cluster of ours."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bolide.cli import app
+from tests.support.admin_cluster import CLUSTER, NOBODY, Cluster
+
+# ---- NameServers
+
+
+def test_the_settings_of_name_servers_are_shown_and_changed(cluster: Cluster) -> None:
+    change = cluster.run("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true")
+    shown = cluster.run("getNamesrvConfig")
+
+    assert change.splitlines() == [
+        f"update name server config success![{cluster.name_server}]",
+        "orderMessageEnable : true",
+    ]
+    assert shown.startswith(f"============{cluster.name_server}============\n")
+    assert re.search(r"^orderMessageEnable {32}=  true$", shown, re.MULTILINE)
+    settings = cluster.json("getNamesrvConfig")[cluster.name_server]
+    assert settings["orderMessageEnable"] == "true"
+    refused = cluster.run("updateNamesrvConfig", "-k", "listenPort", "-v", "1", code=1)
+    assert "listenPort" in refused
+
+
+def test_a_name_server_that_is_away_does_not_hide_the_other(cluster: Cluster) -> None:
+    words = ["admin", "getNamesrvConfig", "-n", f"{NOBODY};{cluster.name_server}"]
+
+    done = CliRunner().invoke(app, words)
+
+    assert done.exit_code == 3
+    assert f"============{cluster.name_server}============" in done.stdout
+    assert f"cannot connect to {NOBODY}" in done.stderr
+
+
+def test_values_of_the_key_value_configuration_come_and_go(cluster: Cluster) -> None:
+    entry = ("-s", "SHOP", "-k", "currency")
+
+    put = cluster.run("updateKvConfig", *entry, "-v", "EUR")
+    deleted = cluster.run("deleteKvConfig", *entry)
+
+    assert put == "create or update kv config to namespace success.\n"
+    assert deleted == "delete kv config from namespace success.\n"
+    assert cluster.run("deleteKvConfig", *entry) == deleted
+
+
+def test_producers_leave_a_broker_and_return_while_consumers_read_on(cluster: Cluster) -> None:
+    topic = cluster.topic()
+
+    def perm() -> int:
+        found: int = cluster.json("topicRoute", "-t", topic)["queueDatas"][0]["perm"]
+        return found
+
+    wiped = cluster.run("wipeWritePerm", "-b", "broker-a")
+    assert re.fullmatch(
+        rf"wipe write perm of broker\[broker-a\] in name server\[{cluster.name_server}\] OK, \d+\n",
+        wiped,
+    )
+    assert perm() == 4
+    document = cluster.json("addWritePerm", "-b", "broker-a")
+    assert document["changed"][0]["nameServer"] == cluster.name_server
+    assert perm() == 6
+    unknown = cluster.run("wipeWritePerm", "-b", "broker-z", code=1)
+    assert "no broker 'broker-z'; it knows broker-a" in unknown
+
+
+# ---- topics
+
+
+def test_topics_of_a_file_are_created(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "topics.json"
+    file.write_text(
+        json.dumps(
+            [
+                {"topicName": "Listed-1", "readQueueNums": 3, "writeQueueNums": 3, "perm": 6},
+                {"topicName": "Listed-2", "attributes": {"+message.type": "FIFO"}},
+            ]
+        )
+    )
+
+    printed = cluster.run("updateTopicList", *CLUSTER, "-f", str(file))
+
+    done = f"submit batch of topic config to {cluster.broker} success"
+    assert printed == f"{done}, please check the result later.\n"
+    route = cluster.json("topicRoute", "-t", "Listed-1")
+    assert route["queueDatas"][0]["readQueueNums"] == 3
+    assert cluster.run("topicClusterList", "-t", "Listed-2") == "DefaultCluster\n"
+    for text, reason in (("{}", "no JSON list"), ("[]", "names no topic"), ("[{}]", "topicName")):
+        file.write_text(text)
+        assert reason in cluster.run("updateTopicList", *CLUSTER, "-f", str(file), code=2)
+    assert "Missing" in cluster.run("topicClusterList", "-t", "Missing", code=1)
+
+
+# ---- upkeep
+
+
+@pytest.mark.parametrize("command", ["cleanExpiredCQ", "deleteExpiredCommitLog"])
+def test_files_that_are_expired_are_deleted_at_brokers(cluster: Cluster, command: str) -> None:
+    assert cluster.run(command) == "success\n"
+    assert cluster.run(command, *CLUSTER) == "success\n"
+    documents = cluster.json(command, "-b", cluster.broker)
+    assert documents == [{"broker": cluster.broker, "success": True}]
+    assert NOBODY in cluster.run(command, "-b", NOBODY, code=3)
+
+
+def test_queues_of_unused_topics_are_deleted_once_confirmed(cluster: Cluster) -> None:
+    asked = cluster.run("cleanUnusedTopic", "-b", cluster.broker, code=1)
+    shown = cluster.run("cleanUnusedTopic", *CLUSTER, "--dry-run")
+
+    assert f"Delete the queues of all topics but these at {cluster.broker}?" in asked
+    assert "nothing was changed" in asked
+    assert re.search(rf"{cluster.broker} +\d+ +queues of all other topics", shown)
+    assert cluster.run("cleanUnusedTopic", "--yes") == "success\n"
+
+
+def test_what_groups_read_from_the_disk_is_limited(cluster: Cluster) -> None:
+    broker = ("-b", cluster.broker)
+    limit = ("updateColdDataFlowCtrGroupConfig", *CLUSTER, "-g", "scanners", "-v")
+
+    printed = cluster.run(*limit, "8388608")
+    shown = cluster.run("getColdDataFlowCtrInfo", *CLUSTER)
+    removed = cluster.run("removeColdDataFlowCtrGroupConfig", *broker, "-g", "scanners")
+
+    assert printed == f"updateColdDataFlowCtrGroupConfig success, {cluster.broker}\n"
+    title, *lines = shown.splitlines()
+    assert title == f" ============Master: {cluster.broker}============"
+    assert json.loads("".join(lines))["configTable"] == {"scanners": 8388608}
+    assert removed == f"remove broker cold read threshold success, {cluster.broker}\n"
+    info = cluster.json("getColdDataFlowCtrInfo", *broker)[cluster.broker]
+    assert info["configTable"] == {}
+    assert "-1" in cluster.run(*limit, "-1", code=2)
+
+
+def test_reading_ahead_is_set_by_mode(cluster: Cluster) -> None:
+    words = ("setCommitLogReadAheadMode", "-b", cluster.broker, "-m")
+
+    printed = cluster.run(*words, "1")
+
+    assert f"============{cluster.broker}============" in printed
+    assert "success, mode: 1" in printed
+    assert cluster.json(*words, "0") == [{"broker": cluster.broker, "mode": "0"}]
+    assert "'2' is not one of '0', '1'" in cluster.run(*words, "2", code=2)
+
+
+def test_what_only_rocketmq_has_is_not_applicable(cluster: Cluster) -> None:
+    for words, reason in (
+        (("switchTimerEngine", *CLUSTER, "-e", "R"), "one engine for timers"),
+        (("addBroker", "-c", cluster.broker, "-b", "/a.conf"), "is no broker container"),
+        (("removeBroker", "-c", cluster.broker, "-b", "c:b:0"), "is no broker container"),
+    ):
+        printed = cluster.run(*words, code=4)
+        assert re.search(rf"not applicable, because .*{reason}", printed)
+    words = ("removeBroker", "-c", cluster.broker, "-b", "c:b")
+    assert "is not clusterName:brokerName:brokerId" in cluster.run(*words, code=2)
+
+
+def test_a_flush_offset_is_reset(cluster: Cluster) -> None:
+    words = ("resetMasterFlushOffset", "-b", cluster.broker, "-o", "0")
+
+    printed = cluster.run(*words)
+
+    assert printed == "reset master flush offset to 0 success\n"
