@@ -1,5 +1,6 @@
 """Admin commands about brokers and NameServers, against a cluster of ours."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -8,7 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from bolide.cli import app
-from tests.support.admin_cluster import CLUSTER, NOBODY, Cluster
+from bolide.client.consumer.push.push_consumer import PushConsumer
+from bolide.model.message import StoredMessage
+from tests.support.admin_cluster import CLUSTER, NOBODY, Cluster, columns
+from tests.support.aio import on_loop
 
 # ---- NameServers
 
@@ -166,3 +170,90 @@ def test_a_flush_offset_is_reset(cluster: Cluster) -> None:
     printed = cluster.run(*words)
 
     assert printed == "reset master flush offset to 0 success\n"
+
+
+# ---- statistics
+
+
+def test_the_progress_of_all_groups_of_a_broker_is_shown_by_queue(cluster: Cluster) -> None:
+    topic = _consumed_topic(cluster, "readers-1")
+
+    printed = cluster.run("brokerConsumeStats", "-b", cluster.broker)
+    table, total = printed.rsplit("\n\n", 1)
+    titles, *rows = columns(table)
+
+    offsets = ["#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime"]
+    assert titles == ["#Topic", "#Group", "#Broker Name", "#QID", *offsets]
+    (row,) = (row for row in rows if row[0] == topic)
+    assert row[1:7] == ["readers-1", "broker-a", "0", "3", "1", "2"]
+    assert re.fullmatch(r"[\d-]{10} [\d:]{8}", row[7])
+    document = cluster.json("brokerConsumeStats", "-b", cluster.broker, "-l", "2")
+    assert total == f"Diff Total: {document['totalDiff']}\n"
+    assert [row["diff"] for row in document["queues"] if row["topic"] == topic] == [2]
+    nothing = cluster.json("brokerConsumeStats", "-b", cluster.broker, "-o", "true")
+    assert topic not in {row["topic"] for row in nothing["queues"]}
+    assert "cannot connect" in cluster.run("brokerConsumeStats", "-b", NOBODY, code=3)
+
+
+def test_topics_are_shown_with_what_comes_in_and_goes_to_groups(cluster: Cluster) -> None:
+    topic, lonely = _consumed_topic(cluster, "readers-2"), cluster.topic()
+
+    titles, *rows = columns(cluster.run("statsAll"))
+
+    counts = ["#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour"]
+    assert titles == ["#Topic", "#Consumer Group", *counts]
+    (row,) = (row for row in rows if row[0] == topic)
+    assert row[1:3] == ["readers-2", "2"]
+    assert [lonely, "", "0", "0.00", "", "0", "NO_CONSUMER"] in rows
+    assert cluster.json("statsAll", "-t", topic)[0]["accumulation"] == 2
+    assert lonely not in cluster.run("statsAll", "-a")
+    assert "Missing" in cluster.run("statsAll", "-t", "Missing", code=1)
+
+
+def _consumed_topic(cluster: Cluster, group: str) -> str:
+    """A topic with three messages, of which the group has consumed one."""
+    topic = cluster.topic(queues=1)
+    cluster.run("updateSubGroup", *CLUSTER, "-g", group)
+    for text in "abc":
+        cluster.run("sendMessage", "-t", topic, "-p", text)
+    place = ("-b", cluster.broker, "-q", "0", "-o", "1")
+    cluster.run("resetOffsetByTime", "-g", group, "-t", topic, "-s", "now", *place)
+    return topic
+
+
+@on_loop
+async def test_a_round_of_the_monitor_reports_backlogs(cluster: Cluster) -> None:
+    group, hold = "watched", asyncio.Event()
+    topic = await asyncio.to_thread(_consumed_topic, cluster, group)
+
+    async def take(message: StoredMessage) -> None:
+        await hold.wait()
+
+    async with PushConsumer(group, name_server=cluster.name_server) as consumer:
+        await consumer.subscribe(topic, take)
+        words = ("startMonitoring", "--rounds", "1")
+        printed = await asyncio.to_thread(cluster.run, *words)
+        reports = await asyncio.to_thread(cluster.json, *words)
+        hold.set()
+
+    undone = rf"UndoneMsgs \[consumerGroup={group}, topic={topic}, undoneMsgsTotal=2, "
+    assert re.search(rf"^\[MONITOR\] reportUndoneMsgs: {undone}", printed, re.MULTILINE)
+    assert printed.startswith("[MONITOR] ====")
+    assert printed.endswith("endRound\n")
+    (report,) = (each for each in reports if each["consumerGroup"] == group)
+    assert (report["subscriptionDifferent"], report["stuck"]) == (False, [])
+
+
+def test_sends_to_brokers_are_measured(cluster: Cluster) -> None:
+    status = cluster.run("sendMsgStatus", "-b", "broker-a", "-c", "3")
+    rates = cluster.run("clusterRT", "-a", "5", "--rounds", "1")
+    log = cluster.run("clusterRT", "-a", "2", "-c", "DefaultCluster", "-p", "true", "--rounds", "1")
+
+    result = r"SendResult \[sendStatus=SEND_OK, msgId=\w+, offsetMsgId=\w+, "
+    assert len(re.findall(rf"^rt=\d+ms, SendResult={result}", status, re.MULTILINE)) == 3
+    titles, row = columns(rates)
+    assert titles == ["#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failCount"]
+    assert (row[:2], row[3:]) == (["DefaultCluster", "broker-a"], ["5", "0"])
+    assert re.fullmatch(r"[\d-]{10} [\d:]{8}\|noname\|DefaultCluster\|broker-a\|\d+\n", log)
+    assert "Nowhere" in cluster.run("clusterRT", "-c", "Nowhere", code=1)
+    assert "0" in cluster.run("sendMsgStatus", "-b", "broker-a", "-c", "0", code=2)

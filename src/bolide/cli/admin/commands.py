@@ -21,7 +21,9 @@ from bolide.cli.admin import (
     plain_acl,
     policies,
     replicas,
+    send_checks,
     static_topics,
+    statistics,
     topic_tables,
     topics,
     traces,
@@ -77,6 +79,7 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         ),
         "consumerProgress": reads(consumers.consumer_progress, "-g billing"),
         "consumerConnection": reads(consumers.consumer_connection, "-g billing"),
+        "startMonitoring": changes(statistics.start_monitoring, "--interval 10"),
         "resetOffsetByTime": changes(offsets.reset_offset_by_time, "-g billing -t Orders -s now"),
         "listParked": reads(parked.list_parked, "-g billing"),
         "resumeParked": changes(parked.resume_parked, "-g billing -k order-1"),
@@ -118,6 +121,10 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         "updateBrokerConfig": changes(
             brokers.update_broker_config, "-b 127.0.0.1:10911 -k fileReservedTime -v 48"
         ),
+        "brokerConsumeStats": reads(statistics.broker_consume_stats, "-b 127.0.0.1:10911 -l 1000"),
+        "statsAll": reads(statistics.stats_all, "-a"),
+        "sendMsgStatus": changes(send_checks.send_msg_status, "-b broker-a -c 10"),
+        "clusterRT": changes(send_checks.cluster_rt, "-c DefaultCluster --rounds 1"),
         "cleanExpiredCQ": changes(upkeep.clean_expired_cq, "-c DefaultCluster"),
         "cleanUnusedTopic": changes(upkeep.clean_unused_topic, "-c DefaultCluster --dry-run"),
         "deleteExpiredCommitLog": changes(upkeep.delete_expired_commit_log, "-c DefaultCluster"),
