@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from bolide.cli import app
 from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.model.message import StoredMessage
+from bolide.protocol.record import encode_message
 from tests.support.admin_cluster import CLUSTER, NOBODY, Cluster, columns
 from tests.support.aio import on_loop
 
@@ -257,3 +258,96 @@ def test_sends_to_brokers_are_measured(cluster: Cluster) -> None:
     assert re.fullmatch(r"[\d-]{10} [\d:]{8}\|noname\|DefaultCluster\|broker-a\|\d+\n", log)
     assert "Nowhere" in cluster.run("clusterRT", "-c", "Nowhere", code=1)
     assert "0" in cluster.run("sendMsgStatus", "-b", "broker-a", "-c", "0", code=2)
+
+
+# ---- exports and files
+
+
+def test_a_cluster_is_exported_to_files(cluster: Cluster, tmp_path: Path) -> None:
+    topic, target = cluster.topic(queues=3), ("-f", str(tmp_path / "out"))
+    cluster.run("updateSubGroup", *CLUSTER, "-g", "exported")
+
+    printed = cluster.run("exportMetadata", *CLUSTER, *target)
+
+    path = tmp_path / "out" / "metadata.json"
+    assert printed == f"export {path} success\n"
+    metadata = json.loads(path.read_text())
+    assert metadata["topicConfigTable"][topic]["readQueueNums"] == 3
+    assert "exported" in metadata["subscriptionGroupTable"]
+    assert not {"TBW102", "broker-a", "TOOLS_CONSUMER"} & {
+        *metadata["topicConfigTable"],
+        *metadata["subscriptionGroupTable"],
+    }
+    only_topics = cluster.json("exportMetadata", "-b", cluster.broker, "-t", *target)
+    assert set(json.loads(Path(only_topics["file"]).read_text())) == {
+        "topicConfigTable",
+        "exportTime",
+    }
+    both = ("exportMetadata", *CLUSTER, "-t", "-g", *target)
+    assert "give -t, only topics, or -g" in cluster.run(*both, code=2)
+
+    cluster.run("exportConfigs", *CLUSTER, *target)
+    configs = json.loads((tmp_path / "out" / "configs.json").read_text())
+    assert configs["clusterScale"] == {
+        "namesrvSize": 1,
+        "masterBrokerSize": 1,
+        "slaveBrokerSize": 0,
+    }
+    assert configs["brokerConfigs"]["broker-a"]["brokerName"] == "broker-a"
+    cluster.run("exportMetrics", *CLUSTER, *target)
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    quota = metrics["evaluateReport"]["broker-a"]["runtimeQuota"]
+    assert quota["topicSize"] == len(metadata["topicConfigTable"])
+    assert set(metrics["totalData"]["totalTps"]) >= {"totalNormalInTps", "totalScheduleInTps"}
+
+    (tmp_path / "file").touch()
+    blocked = ("exportConfigs", *CLUSTER, "-f", str(tmp_path / "file" / "x"))
+    assert "Not a directory" in cluster.run(*blocked, code=2)
+    assert "Nowhere" in cluster.run("exportMetrics", "-c", "Nowhere", *target, code=1)
+
+
+def test_pop_records_are_exported_from_brokers(cluster: Cluster) -> None:
+    place = f"brokerName=broker-a, brokerAddr={cluster.broker}"
+
+    dry = cluster.run("exportPopRecord", *CLUSTER, "-d", "true")
+    done = cluster.run("exportPopRecord", "-b", cluster.broker)
+
+    assert dry == f"Export broker records, {place}, dryRun=true\n"
+    assert done == f"Export broker records, {place}, dryRun=false\n"
+
+
+def test_a_file_of_a_compaction_log_is_printed(cluster: Cluster, tmp_path: Path) -> None:
+    stored = StoredMessage("Prices", b"7", {"KEYS": "x"}, queue_id=2, queue_offset=5)
+    record = encode_message(stored)
+    file = tmp_path / "00000000000000000000"
+    file.write_bytes(record + bytes(100))
+
+    lines = cluster.run("dumpCompactionLog", "-f", str(file)).splitlines()
+
+    assert len(lines) == 1
+    assert lines[0].startswith(f"MessageExt [brokerName=, queueId=2, storeSize={len(record)}, ")
+    assert cluster.json("dumpCompactionLog", "-f", str(file))["keys"] == ["x"]
+    file.write_bytes(record + b"something else")
+    assert str(file) in cluster.run("dumpCompactionLog", "-f", str(file), code=1)
+    assert "does not exist" in cluster.run("dumpCompactionLog", "-f", "/nowhere", code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("checkRocksdbCqWriteProgress -c C -cf 0 -t T", "not in RocksDB"),
+        ("rocksDBConfigToJson -b B -c C -e /e -j true -p /p -t topics", "not in RocksDB"),
+        ("exportMetadataInRocksDB -j true -p /p -t topics", "not in RocksDB"),
+        ("getBrokerLiteInfo -b B -c C -d", "no light topics"),
+        ("getParentTopicInfo -p P", "no light topics"),
+        ("getLiteTopicInfo -l L -p P -s", "no light topics"),
+        ("getLiteClientInfo -c C -g G -p P -s", "no light topics"),
+        ("getLiteGroupInfo -g G -k 3 -l L -p P", "no light topics"),
+        ("triggerLiteDispatch -b B -c C -g G -p P", "no light topics"),
+    ],
+)
+def test_what_bolide_does_not_have_is_not_applicable(words: str, reason: str) -> None:
+    done = CliRunner().invoke(app, ["admin", *words.split()])
+
+    assert done.exit_code == 4
+    assert re.search(rf"not applicable, because .*{reason}", done.stderr)

@@ -10,8 +10,10 @@ from bolide.cli.admin import (
     brokers,
     clusters,
     cold_reads,
+    compaction_log,
     consumers,
     controllers,
+    exports,
     groups,
     held_messages,
     messages,
@@ -21,6 +23,7 @@ from bolide.cli.admin import (
     plain_acl,
     policies,
     replicas,
+    rocksdb_and_lite,
     send_checks,
     static_topics,
     statistics,
@@ -184,6 +187,16 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         "wipeWritePerm": changes(name_servers.wipe_write_perm, "-b broker-a"),
         "addWritePerm": changes(name_servers.add_write_perm, "-b broker-a"),
     },
+    "Exports and files": {
+        "exportMetadata": changes(exports.export_metadata, "-c DefaultCluster -f export"),
+        "exportConfigs": changes(exports.export_configs, "-c DefaultCluster -f export"),
+        "exportMetrics": changes(exports.export_metrics, "-c DefaultCluster -f export"),
+        "exportPopRecord": changes(exports.export_pop_record, "-c DefaultCluster -d true"),
+        "dumpCompactionLog": reads(
+            compaction_log.dump_compaction_log,
+            "-f store/compaction/compactionLog/Prices/0/00000000000000000000",
+        ),
+    },
     "Users and permissions": {
         "createUser": changes(users.create_user, "-c DefaultCluster -u shop -t Normal"),
         "updateUser": changes(users.update_user, "-c DefaultCluster -u shop -s disable"),
@@ -218,6 +231,25 @@ _SECTIONS: dict[str, dict[str, Command]] = {
             plain_acl.update_global_white_addr, '-c DefaultCluster -g "10.10.103.*,192.168.0.*"'
         ),
         "getAclConfig": reads(plain_acl.get_acl_config, "-c DefaultCluster"),
+    },
+    "RocksDB and light topics, not applicable": {
+        "checkRocksdbCqWriteProgress": reads(
+            rocksdb_and_lite.check_rocksdb_cq_write_progress, "-c DefaultCluster"
+        ),
+        "rocksDBConfigToJson": reads(rocksdb_and_lite.rocksdb_config_to_json, "-c DefaultCluster"),
+        "exportMetadataInRocksDB": reads(
+            rocksdb_and_lite.export_metadata_in_rocksdb, "-p store/config -t topics"
+        ),
+        "getBrokerLiteInfo": reads(rocksdb_and_lite.get_broker_lite_info, "-c DefaultCluster"),
+        "getParentTopicInfo": reads(rocksdb_and_lite.get_parent_topic_info, "-p Orders"),
+        "getLiteTopicInfo": reads(rocksdb_and_lite.get_lite_topic_info, "-p Orders -l order-1"),
+        "getLiteClientInfo": reads(
+            rocksdb_and_lite.get_lite_client_info, "-p Orders -g billing -c CLIENT"
+        ),
+        "getLiteGroupInfo": reads(rocksdb_and_lite.get_lite_group_info, "-p Orders -g billing"),
+        "triggerLiteDispatch": changes(
+            rocksdb_and_lite.trigger_lite_dispatch, "-p Orders -g billing"
+        ),
     },
 }
 

@@ -119,7 +119,13 @@ def document_of(message: "StoredMessage") -> dict[str, object]:
 
 
 def line_of(message: "StoredMessage") -> str:
-    """A message on one line, in the format of Java's tools."""
+    """A message on one line with its id and body, in the format of Java's tools."""
+    body = message.body.decode(errors="replace")
+    return one_line(f"MSGID: {message.message_id} {java_message(message)} BODY: {body}")
+
+
+def java_message(message: "StoredMessage") -> str:
+    """A message without its body, as Java prints it."""
     facts = {
         "brokerName": message.broker_name,
         "queueId": message.queue_id,
@@ -140,8 +146,7 @@ def line_of(message: "StoredMessage") -> str:
         "properties": java_map(message.properties),
     }
     text = ", ".join(f"{name}={value}" for name, value in facts.items())
-    body = message.body.decode(errors="replace")
-    return one_line(f"MSGID: {message.message_id} MessageExt [{text}] BODY: {body}")
+    return one_line(f"MessageExt [{text}]")
 
 
 def _save_body(message: "StoredMessage") -> Path:
