@@ -12,6 +12,7 @@ from bolide.admin.brokers import Brokers, Clusters, ColdReads, FilterFunctions
 from bolide.admin.clients import Clients
 from bolide.admin.consumer_lag import ConsumerLag
 from bolide.admin.controllers import Controllers
+from bolide.admin.drain import Drain
 from bolide.admin.exports import Exports
 from bolide.admin.groups import Groups, Pop
 from bolide.admin.held_messages import HalfMessages, Timers
@@ -98,6 +99,7 @@ class AdminClient:
         self.progress = ConsumerLag(servers)
         self.traffic = Traffic(servers)
         self.exports = Exports(servers)
+        self.drain = Drain(servers)
         self.monitoring = Monitoring(servers)
         self.pop = Pop(servers)
         self.filters = FilterFunctions(servers)

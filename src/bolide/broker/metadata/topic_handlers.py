@@ -101,7 +101,9 @@ class TopicHandlers:
         for config in configs:
             validate_config(config, self._cell.value)
         log.info("%s changes topics %s", peer, [config.topic_name for config in configs])
-        await self._topics.change_all(configs, _with_attributes)
+        # Also without a change, as RocketMQ does: the topics are registered again, which gives
+        # back the permissions that wipeWritePerm or addWritePerm changed at NameServers.
+        await self._topics.change_all(configs, _with_attributes, always=True)
 
     # ---- deleting
 
