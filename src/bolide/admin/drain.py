@@ -19,6 +19,7 @@ from bolide.admin.servers import MASTER, Servers
 from bolide.admin.topics import Topics
 from bolide.errors import BolideError
 from bolide.model.names import READ, WRITE
+from bolide.protocol.bodies.topics import TopicConfig, TopicFilterType
 
 
 class SlaveNotDrained(AdminError):
@@ -115,9 +116,20 @@ class Drain:
             if is_of_users(config.topic_name) and config.perm & (READ | WRITE) != READ | WRITE
         ]
         for config in closed:
-            unchanged = msgspec.structs.replace(config, attributes={})
-            await self._topics.update(plan.address, unchanged)
+            await self._register_again(plan.address, config)
         return [config.topic_name for config in closed]
+
+    async def _register_again(self, address: str, config: TopicConfig) -> None:
+        """Have a broker register a topic as it is.
+
+        RocketMQ does so for every update, Bolide only if something changes: the filter type does,
+        which has no effect, and then changes back.
+        """
+        unchanged = msgspec.structs.replace(config, attributes={})
+        types = [kind for kind in TopicFilterType if kind != config.topic_filter_type]
+        other = msgspec.structs.replace(unchanged, topic_filter_type=types[0])
+        for each in (other, unchanged):
+            await self._topics.update(address, each)
 
     def watch(self, plan: Plan, *, settle: float, ignored_groups: Collection[str] = ()) -> "Watch":
         """What is open at a broker, looked at again and again.

@@ -16,7 +16,7 @@ import msgspec
 
 from bolide.admin.brokers import Brokers
 from bolide.admin.clients import Clients
-from bolide.admin.held_messages import HalfMessages
+from bolide.admin.held_messages import HalfMessages, Timers
 from bolide.admin.offsets import Offsets
 from bolide.admin.servers import MASTER, Servers, gather_by_key
 from bolide.admin.topics import Topics
@@ -121,6 +121,7 @@ class Watch:
         self._offsets = Offsets(servers)
         self._clients = Clients(servers)
         self._transactions = HalfMessages(servers)
+        self._timers = Timers(servers)
         self._writes = _Writes(last_write=now())
         self._unknown: list[str] = []
         self._settings: dict[str, str] | None = None
@@ -139,7 +140,7 @@ class Watch:
         checks: list[Awaitable[Iterable[Open]]] = [
             self._producers(figures.get("commitLogMaxOffset", "")),
             self._groups(),
-            self._timers(figures),
+            self._pending_timers(figures),
             self._halves(),
             self._popped(),
             self._replicas(),
@@ -263,7 +264,7 @@ class Watch:
             f" or leave it with --ignore-group {group}"
         )
 
-    async def _timers(self, figures: dict[str, str]) -> list[Open]:
+    async def _pending_timers(self, figures: dict[str, str]) -> list[Open]:
         assert self._settings is not None
         if self._settings.get("timerWheelEnable") != "true":
             return []
@@ -280,13 +281,20 @@ class Watch:
         found = [
             Open(kind="timers", what=f"timers of topic {topic} are not due yet", count=each.count)
             for topic, each in sorted(metrics.timing_count.items())
-            if each.count > 0
+            if each.count > 0 and await self._has_timers(topic)
         ]
         if behind.isdecimal() and int(behind):
             found.append(
                 Open(kind="timers", what="timers have to be put into the wheel", count=int(behind))
             )
         return found
+
+    async def _has_timers(self, topic: str) -> bool:
+        """Whether a counted timer was not recalled: recalled ones count until they are due."""
+        try:
+            return bool((await self._timers.page(self.broker.address, topic, limit=1)).timers)
+        except RequestCodeNotSupported:  # RocketMQ does not list them
+            return True
 
     async def _halves(self) -> list[Open]:
         assert self._settings is not None

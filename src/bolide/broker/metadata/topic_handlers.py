@@ -101,9 +101,7 @@ class TopicHandlers:
         for config in configs:
             validate_config(config, self._cell.value)
         log.info("%s changes topics %s", peer, [config.topic_name for config in configs])
-        # Also without a change, as RocketMQ does: the topics are registered again, which gives
-        # back the permissions that wipeWritePerm or addWritePerm changed at NameServers.
-        await self._topics.change_all(configs, _with_attributes, always=True)
+        await self._topics.change_all(configs, _with_attributes)
 
     # ---- deleting
 
