@@ -8,9 +8,10 @@ from typing import Self
 
 from bolide.admin.access import Permissions, Policies, Users
 from bolide.admin.audit import Audit
-from bolide.admin.brokers import Brokers, Clusters, FilterFunctions
+from bolide.admin.brokers import Brokers, Clusters, ColdReads, FilterFunctions
 from bolide.admin.clients import Clients
 from bolide.admin.consumer_lag import ConsumerLag
+from bolide.admin.controllers import Controllers
 from bolide.admin.groups import Groups, Pop
 from bolide.admin.held_messages import HalfMessages, Timers
 from bolide.admin.message_history import Traces, Tracks
@@ -82,6 +83,8 @@ class AdminClient:
         self.clusters = Clusters(servers)
         self.name_servers = NameServers(servers)
         self.brokers = Brokers(servers)
+        self.cold_reads = ColdReads(servers)
+        self.controllers = Controllers(servers)
         self.topics = Topics(servers)
         self.static_topics = StaticTopics(servers)
         self.timers = Timers(servers)

@@ -95,9 +95,17 @@ class Topics:
                     raise AttributeUnknown(address, name)
 
     async def update_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
-        """Create or change many topics in one request; not supported by RocketMQ 4.9."""
-        body = fastjson.encode(TopicConfigList([*configs]))
-        await self._servers.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        """Create or change many topics in one request, or one by one at RocketMQ 4.9.
+
+        Raises the errors of `update`.
+        """
+        wanted = [*configs]
+        body = fastjson.encode(TopicConfigList(wanted))
+        try:
+            await self._servers.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        except RequestCodeNotSupported:
+            for config in wanted:
+                await self.update(address, config)
 
     async def create(
         self,

@@ -453,7 +453,7 @@ _CONTROLLER = {
 }
 
 _UNSERVED = {
-    RequestCode.SWITCH_TIMER_ENGINE: RequestKind(),
+    RequestCode.SWITCH_TIMER_ENGINE: RequestKind(runtime.TimerEngineHeader),
     RequestCode.POP_LITE_MESSAGE: RequestKind(),
     RequestCode.LITE_SUBSCRIPTION_CTL: RequestKind(),
     RequestCode.ACK_LITE_MESSAGE: RequestKind(),
@@ -470,7 +470,7 @@ _UNSERVED = {
     RequestCode.GET_SYNC_STATE_DATA_REQUEST: RequestKind(answered_by=Role.CONTROLLER),
     RequestCode.RAFT_BROKER_HEART_BEAT_EVENT_REQUEST: RequestKind(answered_by=Role.CONTROLLER),
 }
-"""Requests of features that Bolide does not have; their headers are not typed."""
+"""Requests of features that Bolide does not have; most headers are not typed."""
 
 _UNUSED = _unused(
     RequestCode.QUERY_BROKER_OFFSET,

@@ -9,18 +9,23 @@ from bolide.cli.admin import (
     audit,
     brokers,
     clusters,
+    cold_reads,
     consumers,
+    controllers,
     groups,
     held_messages,
     messages,
+    name_servers,
     offsets,
     parked,
     plain_acl,
     policies,
     replicas,
     static_topics,
+    topic_tables,
     topics,
     traces,
+    upkeep,
     users,
 )
 from bolide.cli.admin.common_options import add_common_options
@@ -52,6 +57,10 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         "topicList": reads(topics.topic_list, "-c"),
         "topicRoute": reads(topics.topic_route, "-t Orders -l"),
         "topicStatus": reads(topics.topic_status, "-t Orders"),
+        "updateTopicList": changes(
+            topic_tables.update_topic_list, "-c DefaultCluster -f topics.json"
+        ),
+        "topicClusterList": reads(topic_tables.topic_cluster_list, "-t Orders"),
         "updateOrderConf": changes(topics.update_order_conf, "-t Orders -m put -v broker-a:4"),
         "updateStaticTopic": changes(
             static_topics.update_static_topic, "-c DefaultCluster -t Orders -qn 8"
@@ -109,6 +118,27 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         "updateBrokerConfig": changes(
             brokers.update_broker_config, "-b 127.0.0.1:10911 -k fileReservedTime -v 48"
         ),
+        "cleanExpiredCQ": changes(upkeep.clean_expired_cq, "-c DefaultCluster"),
+        "cleanUnusedTopic": changes(upkeep.clean_unused_topic, "-c DefaultCluster --dry-run"),
+        "deleteExpiredCommitLog": changes(upkeep.delete_expired_commit_log, "-c DefaultCluster"),
+        "setCommitLogReadAheadMode": changes(
+            upkeep.set_commit_log_read_ahead_mode, "-b 127.0.0.1:10911 -m 1"
+        ),
+        "getColdDataFlowCtrInfo": reads(
+            cold_reads.get_cold_data_flow_ctr_info, "-b 127.0.0.1:10911"
+        ),
+        "updateColdDataFlowCtrGroupConfig": changes(
+            cold_reads.update_cold_data_flow_ctr_group_config,
+            "-c DefaultCluster -g billing -v 8388608",
+        ),
+        "removeColdDataFlowCtrGroupConfig": changes(
+            cold_reads.remove_cold_data_flow_ctr_group_config, "-c DefaultCluster -g billing"
+        ),
+        "switchTimerEngine": changes(upkeep.switch_timer_engine, "-b 127.0.0.1:10911 -e F"),
+        "addBroker": changes(upkeep.add_broker, "-c 127.0.0.1:10811 -b /etc/broker-a.conf"),
+        "removeBroker": changes(
+            upkeep.remove_broker, "-c 127.0.0.1:10811 -b DefaultCluster:broker-a:0"
+        ),
         "audit": reads(audit.audit, "-c DefaultCluster --since 1h"),
         "updateFilter": changes(
             brokers.update_filter, "-c DefaultCluster -f big-orders -s big_orders.py"
@@ -118,6 +148,34 @@ _SECTIONS: dict[str, dict[str, Command]] = {
     },
     "Replicas and controllers": {
         "haStatus": reads(replicas.ha_status, "-c DefaultCluster"),
+        "getBrokerEpoch": reads(replicas.get_broker_epoch, "-b broker-a"),
+        "getSyncStateSet": reads(controllers.get_sync_state_set, "-a 127.0.0.1:9878 -b broker-a"),
+        "resetMasterFlushOffset": changes(
+            upkeep.reset_master_flush_offset, "-b 127.0.0.1:10911 -o 0"
+        ),
+        "getControllerMetaData": reads(controllers.get_controller_meta_data, "-a 127.0.0.1:9878"),
+        "getControllerConfig": reads(controllers.get_controller_config, "-a 127.0.0.1:9878"),
+        "updateControllerConfig": changes(
+            controllers.update_controller_config,
+            "-a 127.0.0.1:9878 -k enableElectUncleanMaster -v false",
+        ),
+        "electMaster": changes(
+            controllers.elect_master, "-a 127.0.0.1:9878 -b 2 -bn broker-a -c DefaultCluster"
+        ),
+        "cleanBrokerMetadata": changes(
+            controllers.clean_broker_metadata,
+            "-a 127.0.0.1:9878 -b 3 -bn broker-a -c DefaultCluster",
+        ),
+    },
+    "NameServers": {
+        "getNamesrvConfig": reads(name_servers.get_namesrv_config, "--output yaml"),
+        "updateNamesrvConfig": changes(
+            name_servers.update_namesrv_config, "-k orderMessageEnable -v true"
+        ),
+        "updateKvConfig": changes(name_servers.update_kv_config, "-s SHOP -k currency -v EUR"),
+        "deleteKvConfig": changes(name_servers.delete_kv_config, "-s SHOP -k currency"),
+        "wipeWritePerm": changes(name_servers.wipe_write_perm, "-b broker-a"),
+        "addWritePerm": changes(name_servers.add_write_perm, "-b broker-a"),
     },
     "Users and permissions": {
         "createUser": changes(users.create_user, "-c DefaultCluster -u shop -t Normal"),

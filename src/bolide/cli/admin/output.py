@@ -51,6 +51,11 @@ def java_text(value: object) -> str:
     return "null" if value is None else str(value)
 
 
+def print_field(name: str, value: object) -> None:
+    """`#name`, a tab, and the value."""
+    print(f"#{name}\t{one_line(java_text(value))}")
+
+
 def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str | None) -> None:
     """Print a message in the format of RocketMQ's tools; the body is saved to a file."""
     keys = message.properties.get(PropertyName.KEYS)
