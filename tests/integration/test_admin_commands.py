@@ -175,7 +175,7 @@ def test_the_queues_of_a_static_topic_move_to_known_brokers_only(cluster: Cluste
     assert cluster.json(*move, "-mf", after, "-fr", "true")["brokerToMapIn"] == []
     assert "no broker 'broker-z'" in cluster.run(*move, "-b", "broker-z", code=1)
     assert "either -b" in cluster.run(*move, code=2)
-    assert "not of Moving" in cluster.run(*move, "-mf", _plan_of_another_topic(cluster), code=1)
+    assert "not of Moving" in cluster.run(*move, "-mf", _plan_of_another_topic(cluster), code=2)
     assert "no plan" in cluster.run(*move, "-mf", "/nowhere", code=2)
     assert "not a static topic" in cluster.run(
         "remappingStaticTopic", "-t", cluster.topic(), "-b", "broker-a", code=1
@@ -266,13 +266,17 @@ async def test_a_broker_that_is_away_does_not_hide_the_others(cluster: Cluster) 
             ghost,
             body=plain(topics_body("Haunted")),
         )
-        printed = await asyncio.to_thread(cluster.run, "clusterList", code=1)
-        status = await asyncio.to_thread(cluster.run, "brokerStatus", "-c", "Ghosts", code=1)
+        printed = await asyncio.to_thread(cluster.run, "clusterList", code=3)
+        status = await asyncio.to_thread(cluster.run, "brokerStatus", "-c", "Ghosts", code=3)
+        topics = await asyncio.to_thread(cluster.run, "topicList", "-c", code=3)
         await client.call(cluster.name_server, RequestCode.UNREGISTER_BROKER, leaving_header(ghost))
 
     assert "V5_3_3" in printed
     assert re.search(rf"Ghosts +ghost +0 +{NOBODY}", printed)
-    for text in (printed, status):
+    assert re.search(r"^Ghosts +Haunted +N/A$", topics, re.MULTILINE)
+    assert re.search(r"^DefaultCluster +BenchmarkTest$", topics, re.MULTILINE)
+    assert topics.count("cannot connect") == 1
+    for text in (printed, status, topics):
         assert f"cannot connect to {NOBODY}" in text
 
 

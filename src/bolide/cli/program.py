@@ -63,17 +63,24 @@ class AdminGroup(LazyGroup):
 
         return load()
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        from bolide.cli.admin.commands import sections  # noqa: PLC0415
+    def list_commands(self, ctx: Any) -> list[str]:
+        from bolide.cli.admin.commands import COMMANDS  # noqa: PLC0415
 
-        for title, names in sections().items():
-            with formatter.section(title):
-                rows = [(name, self.commands[name].get_short_help_str(78)) for name in names]
-                formatter.write_dl(rows)
+        return [*COMMANDS, "help"]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        names = {name.lower(): name for name in self.commands}
-        return super().get_command(ctx, names.get(cmd_name.lower(), cmd_name))
+        from bolide.cli.admin.commands import load_one  # noqa: PLC0415
+
+        names = {name.lower(): name for name in self.list_commands(ctx)}
+        name = names.get(cmd_name.lower())
+        return None if name is None else load_one(name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        from bolide.cli.admin.commands import summaries  # noqa: PLC0415
+
+        for title, section in summaries().items():
+            with formatter.section(title):
+                formatter.write_dl(list(section.items()))
 
 
 class PipelineVerbGroup(LazyGroup):

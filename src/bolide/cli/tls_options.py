@@ -7,6 +7,7 @@ the command runs, and are found by `chosen_tls`.
 import os
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,11 +36,12 @@ def add_tls_options(commands: Mapping[str, Any]) -> dict[str, Any]:
     return dict(commands)
 
 
-def tls_parameters() -> list[Any]:
+@cache
+def tls_parameters() -> tuple[Any, ...]:
     """The options, as typer declares them."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(_declare)
-    return list(typer.main.get_command(app).params)
+    return tuple(typer.main.get_command(app).params)
 
 
 def _declare(

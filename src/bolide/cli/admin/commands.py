@@ -183,22 +183,35 @@ COMMANDS: dict[str, Command] = {
 
 def load() -> dict[str, Any]:
     """The commands, as the commands of a group."""
-    app = typer.Typer(rich_markup_mode=None)
-    for name, (verb, example, _) in COMMANDS.items():
-        # \b prevents click from wrapping the line.
-        epilog = f"\b\nExample: mqadmin {name} -n 127.0.0.1:9876 {example}"
-        app.command(name, epilog=epilog)(verb)
-    found = dict(typer.main.get_group(app).commands)
-    changing = frozenset(name for name, command in COMMANDS.items() if command.changes)
-    add_common_options(found, changing)
-    add_tls_options(found)
-    app.command("help")(show_help)
-    return found | {"help": typer.main.get_group(app).commands["help"]}
+    return {name: load_one(name) for name in [*COMMANDS, "help"]}
 
 
-def sections() -> dict[str, list[str]]:
-    """The names of the commands by subject, in the order of `--help`."""
-    return {title: list(section) for title, section in _SECTIONS.items()} | {"Help": ["help"]}
+def load_one(name: str) -> Any:
+    """One command, by its exact name: making all of them takes longer than most run."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    if name == "help":
+        app.command("help")(show_help)
+        return typer.main.get_command(app)
+    verb, example, changes_something = COMMANDS[name]
+    # \b prevents click from wrapping the line.
+    epilog = f"\b\nExample: mqadmin {name} -n 127.0.0.1:9876 {example}"
+    app.command(name, epilog=epilog)(verb)
+    command = typer.main.get_command(app)
+    add_common_options(command, repeats=not changes_something)
+    return add_tls_options({name: command})[name]
+
+
+def summaries() -> dict[str, dict[str, str]]:
+    """What each command does, by subject and name, in the order of `--help`."""
+    found = {
+        title: {name: _summary(command.verb) for name, command in section.items()}
+        for title, section in _SECTIONS.items()
+    }
+    return found | {"Help": {"help": _summary(show_help)}}
+
+
+def _summary(verb: Verb) -> str:
+    return (verb.__doc__ or "").partition("\n")[0]
 
 
 def show_help(

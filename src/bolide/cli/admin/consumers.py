@@ -32,6 +32,9 @@ from bolide.protocol.bodies.heartbeat import ConsumeType
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.stats import ConsumeStats
 
+_UNKNOWN = "N/A"
+"""Shown where a broker did not answer."""
+
 
 def consumer_progress(
     group: Annotated[
@@ -213,17 +216,18 @@ def _print_groups(found: list[GroupLag]) -> None:
     table = Table("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
     for each in found:
         version = "OFFLINE" if each.version is None else version_name(each.version)
+        version = _UNKNOWN if each.clients is None else version
         kind = "PULL" if each.consume_type is ConsumeType.CONSUME_ACTIVELY else "PUSH"
         pushes = each.consume_type is ConsumeType.CONSUME_PASSIVELY
         model = each.message_model if pushes and each.message_model else ""
         table.add(
             each.group,
-            each.clients,
+            _UNKNOWN if each.clients is None else each.clients,
             version,
             kind if each.clients else "",
             model if each.clients else "",
-            int(each.tps),
-            each.lag,
+            _UNKNOWN if each.tps is None else int(each.tps),
+            _UNKNOWN if each.lag is None else each.lag,
         )
     table.print()
 

@@ -7,6 +7,7 @@ from bolide.cli.admin.session import (
     BrokerAddress,
     ClusterName,
     NameServer,
+    ask_each,
     require_one,
     run,
     targets,
@@ -28,19 +29,17 @@ def ha_status(
     """
     require_one(broker, cluster)
 
-    async def act(admin: AdminClient) -> dict[str, HaStatus]:
+    async def act(admin: AdminClient) -> dict[str, HaStatus | None]:
         addresses = await targets(admin, broker, cluster, slaves=True)
-        return {address: await admin.brokers.ha_status(address) for address in addresses}
+        return await ask_each(addresses, admin.brokers.ha_status)
 
     found = run(name_server, act)
     if as_document:
         print_document(found)
         return
     for address, status in found.items():
-        if status.master:
-            _print_master(address, status)
-        else:
-            _print_slave(address, status)
+        if status is not None:
+            (_print_master if status.master else _print_slave)(address, status)
 
 
 def _print_master(address: str, status: HaStatus) -> None:

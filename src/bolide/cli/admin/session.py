@@ -5,7 +5,9 @@ Exit codes: 0 done, 1 refused or failed, 2 usage, 3 a server is unreachable, 4 n
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Annotated, Literal, NoReturn, TypeVar
 
 import typer
@@ -93,9 +95,47 @@ def not_applicable(reason: str) -> NoReturn:
     fail(f"not applicable, because {reason}", NOT_APPLICABLE)
 
 
+_passed_over: ContextVar[list[BolideError]] = ContextVar("passed over")
+
+
 def warn(exc: BolideError) -> None:
-    """Print a failure that does not stop the command to standard error."""
+    """Print a failure that the command gets over to standard error."""
     print(f"{program_name()}: {reason_of(exc)}", file=sys.stderr)
+
+
+def pass_over(exc: BolideError) -> None:
+    """Print a failure that does not stop the command, but is its exit code at the end."""
+    failures = _passed_over.get()
+    if reason_of(exc) not in map(reason_of, failures):  # once, however many topics it has
+        warn(exc)
+    failures.append(exc)
+
+
+@contextmanager
+def complete_or_exit() -> Iterator[None]:
+    """Run a command; end with an exit code if it passed over a failure."""
+    failures: list[BolideError] = []
+    token = _passed_over.set(failures)
+    try:
+        yield
+    finally:
+        _passed_over.reset(token)
+    if failures:
+        raise typer.Exit(max(map(exit_code_of, failures)))
+
+
+async def ask_each(
+    addresses: Iterable[str], ask: Callable[[str], Awaitable[T]]
+) -> dict[str, T | None]:
+    """The reply of each server; None for each that fails, which is passed over."""
+    found: dict[str, T | None] = {}
+    for address in addresses:
+        try:
+            found[address] = await ask(address)
+        except BolideError as exc:
+            pass_over(exc)
+            found[address] = None
+    return found
 
 
 def reason_of(exc: BolideError) -> str:

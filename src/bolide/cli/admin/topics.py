@@ -2,7 +2,8 @@
 updateOrderConf.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Awaitable
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import typer
@@ -19,6 +20,7 @@ from bolide.cli.admin.session import (
     Switch,
     Topic,
     is_true,
+    pass_over,
     require_one,
     run,
     targets,
@@ -31,6 +33,8 @@ from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicRoute
 from bolide.protocol.bodies.topics import TopicConfig
+
+T = TypeVar("T")
 
 _READ, _WRITE, _INHERIT = 4, 2, 1
 _UNIT, _UNIT_SUBSCRIBED = 1, 2
@@ -263,20 +267,27 @@ def _list_with_groups(name_server: str | None, as_document: bool) -> None:
         return
     table = Table("#Cluster Name", "#Topic", "#Consumer Group")
     for entry in found:
-        groups = entry["consumerGroups"]
+        groups = ["N/A"] if entry["consumerGroups"] is None else entry["consumerGroups"]
         assert isinstance(groups, list)
         for group in groups or [""]:
-            table.add(entry["cluster"], entry["topic"], group)
+            table.add(entry["cluster"] or "N/A", entry["topic"], group)
     table.print()
 
 
 async def _topic_entry(admin: AdminClient, topic: str) -> dict[str, object]:
+    """The clusters and groups of a topic; None where a broker does not tell."""
+    clusters = await _or_none(admin.topics.clusters(topic))
+    groups = await _or_none(admin.topics.groups(topic))
+    joined = None if clusters is None else ",".join(clusters)
+    return {"cluster": joined, "topic": topic, "consumerGroups": groups}
+
+
+async def _or_none(answer: Awaitable[T]) -> T | None:
     try:
-        clusters = await admin.topics.clusters(topic)
-        groups = await admin.topics.groups(topic)
-    except BolideError:  # a topic whose brokers do not answer is listed too
-        clusters, groups = [], []
-    return {"cluster": ",".join(clusters), "topic": topic, "consumerGroups": groups}
+        return await answer
+    except BolideError as exc:
+        pass_over(exc)
+        return None
 
 
 def _print_route(route: TopicRoute) -> None:
