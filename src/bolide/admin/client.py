@@ -11,6 +11,7 @@ from bolide.admin.audit import Audit
 from bolide.admin.brokers import Brokers, Clusters, ColdReads, FilterFunctions
 from bolide.admin.clients import Clients
 from bolide.admin.consumer_lag import ConsumerLag
+from bolide.admin.consumer_status import ConsumerStatuses
 from bolide.admin.controllers import Controllers
 from bolide.admin.groups import Groups, Pop
 from bolide.admin.held_messages import HalfMessages, Timers
@@ -90,6 +91,7 @@ class AdminClient:
         self.timers = Timers(servers)
         self.groups = Groups(servers)
         self.clients = Clients(servers)
+        self.consumer_status = ConsumerStatuses(servers)
         self.offsets = Offsets(servers)
         self.parked = Parked(servers)
         self.progress = ConsumerLag(servers)

@@ -73,16 +73,21 @@ class Clients:
         """The state a consumer reports: queues, subscriptions, rates, and thread stacks if asked.
 
         Raises:
-            ServerError: the client is not connected.
+            ServerError: the client is connected to none of the group's brokers.
             ConsumerTimedOut: the client does not answer.
         """
-        addresses = await self._servers.addresses_of_group(group)
+        *others, last = (await self._servers.addresses_of_group(group)).values()
         header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        address, *_ = addresses.values()
-        return await self._servers.fetch(
-            address, code, RunningConsumer, header, within=_RELAY_TIMEOUT
-        )
+        for address in [*others, last]:
+            try:
+                return await self._servers.fetch(
+                    address, code, RunningConsumer, header, within=_RELAY_TIMEOUT
+                )
+            except ServerError as exc:
+                if address == last or "not online" not in exc.remark:
+                    raise
+        raise AssertionError("the last address returns or raises")
 
     async def consume_directly(
         self, group: str, client_id: str, offset_message_id: str, address: str

@@ -7,8 +7,10 @@ import msgspec
 from bolide.admin.errors import AttributeUnknown
 from bolide.admin.logical_queues import logical_bounds, logical_queues
 from bolide.admin.servers import Servers, gather_by_key
+from bolide.model.names import READ
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
+from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import TopicList, TopicRoute
 from bolide.protocol.bodies.topics import (
     MappedTopicConfigTable,
@@ -49,6 +51,22 @@ class Topics:
 
     async def route(self, topic: str) -> TopicRoute:
         return await self._servers.route(topic)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that consumers read, sorted; those of a static topic are the logical ones."""
+        if static := await logical_queues(self._servers, [topic]):
+            return sorted(static)
+        return sorted(
+            MessageQueue(topic, data.broker_name, number)
+            for data in (await self._servers.route(topic)).queue_datas
+            if data.perm & READ
+            for number in range(data.read_queue_nums)
+        )
+
+    async def first_address(self, topic: str) -> str:
+        """The address of the first broker, by name, that serves the topic."""
+        address, *_ = (await self._servers.addresses_of(topic)).values()
+        return address
 
     async def clusters(self, topic: str) -> list[str]:
         """The clusters that serve the topic."""

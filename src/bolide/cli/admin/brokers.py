@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
+from bolide.cli.admin.each_server import ask_each
 from bolide.cli.admin.session import (
     AsDocument,
     BrokerAddress,
     ClusterName,
     NameServer,
     Switch,
-    ask_each,
     is_true,
     require_one,
     run,

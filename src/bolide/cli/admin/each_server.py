@@ -21,37 +21,34 @@ Interval = Annotated[
 """RocketMQ's older form of --watch."""
 
 
-async def answers_of(
-    addresses: Iterable[str],
-    ask: Callable[[str], Awaitable[T]],
-    *,
-    changes: bool = False,
-) -> dict[str, T]:
-    """The reply of each server that answers, in the order given; failures are passed over.
+async def ask_each(
+    addresses: Iterable[str], ask: Callable[[str], Awaitable[T]], *, changes: bool = False
+) -> dict[str, T | None]:
+    """The reply of each server, in the order given; None for each that fails, which is passed over.
 
     Args:
         changes: one server after the other, not several at the same time.
-
-    Raises:
-        BolideError: the first failure, if no server answered.
     """
+    known = await answers_of(addresses := [*addresses], ask, changes=changes)
+    return {address: known.get(address) for address in addresses}
+
+
+async def answers_of(
+    addresses: Iterable[str], ask: Callable[[str], Awaitable[T]], *, changes: bool = False
+) -> dict[str, T]:
+    """The replies of the servers that answer; failures are passed over."""
     asked = [*dict.fromkeys(addresses)]
     limit = asyncio.Semaphore(1 if changes else _MAX_CONCURRENT)
     found: dict[str, T] = {}
-    failures: list[BolideError] = []
 
     async def one(address: str) -> None:
         async with limit:
             try:
                 found[address] = await ask(address)
             except BolideError as exc:
-                failures.append(exc)
+                pass_over(exc)
 
     await asyncio.gather(*map(one, asked))
-    if failures and not found:
-        raise failures[0]
-    for exc in failures:
-        pass_over(exc)
     return {address: found[address] for address in asked if address in found}
 
 

@@ -1,10 +1,17 @@
-"""Consumer group commands: updateSubGroup, deleteSubGroup, setConsumeMode."""
+"""Consumer group commands.
 
+updateSubGroup, updateSubGroupList, getConsumerConfig, deleteSubGroup, setConsumeMode.
+"""
+
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from bolide.admin import AdminClient
+from bolide.admin.servers import address_of
+from bolide.cli.admin.each_server import answers_of
 from bolide.cli.admin.output import java_map, java_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -13,17 +20,20 @@ from bolide.cli.admin.session import (
     Group,
     NameServer,
     Switch,
+    has_passed_over,
     is_true,
     require_one,
     run,
     targets,
 )
 from bolide.cli.admin.topics import parse_attributes
+from bolide.cli.command_line import FAILED, fail
 from bolide.cli.documents import print_document
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupConfig, RetryPolicy
 from bolide.protocol.bodies.pop import RequestMode
+from bolide.protocol.bodies.routes import BrokerRoute
 from bolide.protocol.fastjson import BadJson
 
 
@@ -150,8 +160,86 @@ def delete_sub_group(
     run(name_server, act)
 
 
+def update_sub_group_list(
+    file: Annotated[
+        Path,
+        typer.Option("-f", "--filename", help="File with a JSON list of group configurations."),
+    ],
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_document: AsDocument = False,
+    name_server: NameServer = None,
+) -> None:
+    """Create or change many consumer groups from a file."""
+    require_one(broker, cluster)
+    configs = _configs_in(file)
+    kind = "group" if broker is not None else "subscription group"
+
+    async def act(admin: AdminClient) -> None:
+        addresses = await targets(admin, broker, cluster)
+        for address in addresses:
+            await admin.groups.update_all(address, configs)
+            if not as_document:
+                done = f"submit batch of {kind} config to {address} success"
+                print(f"{done}, please check the result later.")
+        if as_document:
+            print_document({"brokers": addresses, "groupConfigs": configs})
+
+    run(name_server, act)
+
+
+def _configs_in(file: Path) -> list[GroupConfig]:
+    """Raises a usage error."""
+    try:
+        configs = fastjson.decode(file.read_bytes(), list[GroupConfig])
+    except BadJson as exc:
+        raise typer.BadParameter(f"-f {file} is no list of group configurations: {exc}") from exc
+    if not configs:
+        raise typer.BadParameter(f"-f {file} is an empty list")
+    return configs
+
+
+def get_consumer_config(
+    group: Group, as_document: AsDocument = False, name_server: NameServer = None
+) -> None:
+    """Show the configuration of a consumer group on each broker."""
+
+    async def act(admin: AdminClient) -> list[tuple[BrokerRoute, GroupConfig]]:
+        brokers = {
+            address_of(broker): broker
+            for _, broker in sorted((await admin.clusters.info()).broker_addr_table.items())
+            if broker.broker_addrs
+        }
+        found = await answers_of(brokers, lambda at: admin.groups.find_config(at, group))
+        return [(brokers[address], config) for address, config in found.items() if config]
+
+    found = run(name_server, act)
+    if not found and not has_passed_over():
+        fail(f"no broker has group {group!r}; updateSubGroup creates it", FAILED)
+    if as_document:
+        print_document(
+            [
+                {"clusterName": broker.cluster, "brokerName": broker.broker_name}
+                | msgspec.to_builtins(config)
+                for broker, config in found
+            ]
+        )
+    else:
+        for broker, config in found:
+            print(f"{_BAR}{java_text(broker.cluster)}:{broker.broker_name}{_BAR}")
+            for name, text in _texts(config).items():
+                print(f"{name:<40}=  {'' if text == 'null' else text}")
+
+
+_BAR = "=" * 29
+
+
 def config_text(config: GroupConfig) -> str:
     """The configuration in the format of Java's tools."""
+    return f"SubscriptionGroupConfig{java_map(_texts(config))}"
+
+
+def _texts(config: GroupConfig) -> dict[str, str]:
     values = {
         "groupName": config.group_name,
         "consumeEnable": config.consume_enable,
@@ -169,8 +257,7 @@ def config_text(config: GroupConfig) -> str:
         "subscriptionDataSet": config.subscription_data_set,
         "attributes": java_map(config.attributes),
     }
-    texts = {key: java_text(value) for key, value in values.items()}
-    return f"SubscriptionGroupConfig{java_map(texts)}"
+    return {key: java_text(value) for key, value in values.items()}
 
 
 def _policy_text(policy: RetryPolicy) -> str:

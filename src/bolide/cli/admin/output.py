@@ -118,8 +118,8 @@ def document_of(message: "StoredMessage") -> dict[str, object]:
     }
 
 
-def line_of(message: "StoredMessage") -> str:
-    """A message on one line, in the format of Java's tools."""
+def line_of(message: "StoredMessage", body: str | None) -> str:
+    """A message on one line, in the format of Java's tools, with its body as text if given."""
     facts = {
         "brokerName": message.broker_name,
         "queueId": message.queue_id,
@@ -140,8 +140,8 @@ def line_of(message: "StoredMessage") -> str:
         "properties": java_map(message.properties),
     }
     text = ", ".join(f"{name}={value}" for name, value in facts.items())
-    body = message.body.decode(errors="replace")
-    return one_line(f"MSGID: {message.message_id} MessageExt [{text}] BODY: {body}")
+    text = f"MSGID: {message.message_id} MessageExt [{text}]"
+    return one_line(f"{text} BODY: {'NOT PRINT BODY' if body is None else body}")
 
 
 def _save_body(message: "StoredMessage") -> Path:

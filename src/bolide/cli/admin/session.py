@@ -5,7 +5,7 @@ Exit codes: 0 done, 1 refused or failed, 2 usage, 3 a server is unreachable, 4 n
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Literal, NoReturn, TypeVar
@@ -111,6 +111,11 @@ def pass_over(exc: BolideError) -> None:
     failures.append(exc)
 
 
+def has_passed_over() -> bool:
+    """Whether a part of the answer is missing."""
+    return bool(_passed_over.get())
+
+
 @contextmanager
 def complete_or_exit() -> Iterator[None]:
     """Run a command; end with an exit code if it passed over a failure."""
@@ -122,20 +127,6 @@ def complete_or_exit() -> Iterator[None]:
         _passed_over.reset(token)
     if failures:
         raise typer.Exit(max(map(exit_code_of, failures)))
-
-
-async def ask_each(
-    addresses: Iterable[str], ask: Callable[[str], Awaitable[T]]
-) -> dict[str, T | None]:
-    """The reply of each server; None for each that fails, which is passed over."""
-    found: dict[str, T | None] = {}
-    for address in addresses:
-        try:
-            found[address] = await ask(address)
-        except BolideError as exc:
-            pass_over(exc)
-            found[address] = None
-    return found
 
 
 def reason_of(exc: BolideError) -> str:
