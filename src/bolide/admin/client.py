@@ -13,10 +13,12 @@ from bolide.admin.clients import Clients
 from bolide.admin.consumer_lag import ConsumerLag
 from bolide.admin.consumer_status import ConsumerStatuses
 from bolide.admin.controllers import Controllers
+from bolide.admin.exports import Exports
 from bolide.admin.groups import Groups, Pop
 from bolide.admin.held_messages import HalfMessages, Timers
 from bolide.admin.message_history import Traces, Tracks
 from bolide.admin.messages import Messages
+from bolide.admin.monitoring import Monitoring
 from bolide.admin.name_servers import NameServers
 from bolide.admin.offsets import Offsets
 from bolide.admin.parked import Parked
@@ -24,6 +26,7 @@ from bolide.admin.plain_acl import PlainAcl
 from bolide.admin.servers import Servers
 from bolide.admin.static_topics import StaticTopics
 from bolide.admin.topics import Topics
+from bolide.admin.traffic import Traffic
 from bolide.errors import ConfigError
 from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.dispatch import RequestHook
@@ -95,6 +98,9 @@ class AdminClient:
         self.offsets = Offsets(servers)
         self.parked = Parked(servers)
         self.progress = ConsumerLag(servers)
+        self.traffic = Traffic(servers)
+        self.exports = Exports(servers)
+        self.monitoring = Monitoring(servers)
         self.pop = Pop(servers)
         self.filters = FilterFunctions(servers)
         self.messages = Messages(servers)

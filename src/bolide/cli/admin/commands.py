@@ -10,8 +10,10 @@ from bolide.cli.admin import (
     brokers,
     clusters,
     cold_reads,
+    compaction_log,
     consumers,
     controllers,
+    exports,
     groups,
     held_messages,
     messages,
@@ -21,10 +23,13 @@ from bolide.cli.admin import (
     plain_acl,
     policies,
     replicas,
+    rocksdb_and_lite,
     running_consumers,
     scans,
+    send_checks,
     sending,
     static_topics,
+    statistics,
     topic_tables,
     topics,
     traces,
@@ -86,6 +91,7 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         "consumerStatus": reads(running_consumers.consumer_status, "-g billing -s"),
         "consumerConnection": reads(consumers.consumer_connection, "-g billing"),
         "allocateMQ": reads(consumers.allocate_mq, "-t Orders -i 10.0.0.1,10.0.0.2"),
+        "startMonitoring": changes(statistics.start_monitoring, "--interval 10"),
         "resetOffsetByTime": changes(offsets.reset_offset_by_time, "-g billing -t Orders -s now"),
         "listParked": reads(parked.list_parked, "-g billing"),
         "resumeParked": changes(parked.resume_parked, "-g billing -k order-1"),
@@ -137,6 +143,10 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         "updateBrokerConfig": changes(
             brokers.update_broker_config, "-b 127.0.0.1:10911 -k fileReservedTime -v 48"
         ),
+        "brokerConsumeStats": reads(statistics.broker_consume_stats, "-b 127.0.0.1:10911 -l 1000"),
+        "statsAll": reads(statistics.stats_all, "-a"),
+        "sendMsgStatus": changes(send_checks.send_msg_status, "-b broker-a -c 10"),
+        "clusterRT": changes(send_checks.cluster_rt, "-c DefaultCluster --rounds 1"),
         "cleanExpiredCQ": changes(upkeep.clean_expired_cq, "-c DefaultCluster"),
         "cleanUnusedTopic": changes(upkeep.clean_unused_topic, "-c DefaultCluster --dry-run"),
         "deleteExpiredCommitLog": changes(upkeep.delete_expired_commit_log, "-c DefaultCluster"),
@@ -196,6 +206,16 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         "wipeWritePerm": changes(name_servers.wipe_write_perm, "-b broker-a"),
         "addWritePerm": changes(name_servers.add_write_perm, "-b broker-a"),
     },
+    "Exports and files": {
+        "exportMetadata": changes(exports.export_metadata, "-c DefaultCluster -f export"),
+        "exportConfigs": changes(exports.export_configs, "-c DefaultCluster -f export"),
+        "exportMetrics": changes(exports.export_metrics, "-c DefaultCluster -f export"),
+        "exportPopRecord": changes(exports.export_pop_record, "-c DefaultCluster -d true"),
+        "dumpCompactionLog": reads(
+            compaction_log.dump_compaction_log,
+            "-f store/compaction/compactionLog/Prices/0/00000000000000000000",
+        ),
+    },
     "Users and permissions": {
         "createUser": changes(users.create_user, "-c DefaultCluster -u shop -t Normal"),
         "updateUser": changes(users.update_user, "-c DefaultCluster -u shop -s disable"),
@@ -230,6 +250,25 @@ _SECTIONS: dict[str, dict[str, Command]] = {
             plain_acl.update_global_white_addr, '-c DefaultCluster -g "10.10.103.*,192.168.0.*"'
         ),
         "getAclConfig": reads(plain_acl.get_acl_config, "-c DefaultCluster"),
+    },
+    "RocksDB and light topics, not applicable": {
+        "checkRocksdbCqWriteProgress": reads(
+            rocksdb_and_lite.check_rocksdb_cq_write_progress, "-c DefaultCluster"
+        ),
+        "rocksDBConfigToJson": reads(rocksdb_and_lite.rocksdb_config_to_json, "-c DefaultCluster"),
+        "exportMetadataInRocksDB": reads(
+            rocksdb_and_lite.export_metadata_in_rocksdb, "-p store/config -t topics"
+        ),
+        "getBrokerLiteInfo": reads(rocksdb_and_lite.get_broker_lite_info, "-c DefaultCluster"),
+        "getParentTopicInfo": reads(rocksdb_and_lite.get_parent_topic_info, "-p Orders"),
+        "getLiteTopicInfo": reads(rocksdb_and_lite.get_lite_topic_info, "-p Orders -l order-1"),
+        "getLiteClientInfo": reads(
+            rocksdb_and_lite.get_lite_client_info, "-p Orders -g billing -c CLIENT"
+        ),
+        "getLiteGroupInfo": reads(rocksdb_and_lite.get_lite_group_info, "-p Orders -g billing"),
+        "triggerLiteDispatch": changes(
+            rocksdb_and_lite.trigger_lite_dispatch, "-p Orders -g billing"
+        ),
     },
 }
 
