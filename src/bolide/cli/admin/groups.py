@@ -3,6 +3,7 @@
 updateSubGroup, updateSubGroupList, getConsumerConfig, deleteSubGroup, setConsumeMode.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,6 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.servers import address_of
-from bolide.cli.admin.each_server import Answers, ask_each
 from bolide.cli.admin.output import java_map, java_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -20,20 +20,22 @@ from bolide.cli.admin.session import (
     Group,
     NameServer,
     Switch,
+    ask_each,
     is_true,
     require_one,
     run,
     targets,
 )
 from bolide.cli.admin.topics import parse_attributes
-from bolide.cli.command_line import FAILED, fail
 from bolide.cli.documents import print_document
+from bolide.logs import one_line
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupConfig, RetryPolicy
 from bolide.protocol.bodies.pop import RequestMode
 from bolide.protocol.bodies.routes import BrokerRoute
 from bolide.protocol.fastjson import BadJson
+from bolide.protocol.refusals import GroupNotFound
 
 
 def update_sub_group(
@@ -203,37 +205,40 @@ def get_consumer_config(
 ) -> None:
     """Show the configuration of a consumer group on each broker."""
 
-    async def act(admin: AdminClient) -> Answers[BrokerRoute, GroupConfig | None]:
-        brokers = [
-            broker
-            for name, broker in sorted((await admin.clusters.info()).broker_addr_table.items())
+    async def act(admin: AdminClient) -> list[tuple[BrokerRoute, GroupConfig]]:
+        brokers = {
+            address_of(broker): broker
+            for _, broker in sorted((await admin.clusters.info()).broker_addr_table.items())
             if broker.broker_addrs
+        }
+        answers = await ask_each(brokers, partial(_find_config, admin, group))
+        found = [
+            (brokers[address], config)
+            for address, configs in answers.items()
+            for config in configs or ()
         ]
+        if not found and None not in answers.values():
+            raise GroupNotFound(f"no broker has group {group!r}; updateSubGroup creates it")
+        return found
 
-        return await ask_each(
-            brokers,
-            lambda broker: admin.groups.find_config(address_of(broker), group),
-            name=address_of,
-        )
-
-    answers = run(name_server, act)
-    found = [(broker, config) for broker, config in answers.known if config is not None]
-    if not found and not answers.failures:
-        fail(f"no broker has group {group!r}; updateSubGroup creates it", FAILED)
+    found = run(name_server, act)
     if as_document:
-        print_document(
-            [
-                {"clusterName": broker.cluster, "brokerName": broker.broker_name}
-                | msgspec.to_builtins(config)
-                for broker, config in found
-            ]
+        places = (
+            {"clusterName": each.cluster, "brokerName": each.broker_name} for each, _ in found
         )
-    else:
-        for broker, config in found:
-            print(f"{_BAR}{java_text(broker.cluster)}:{broker.broker_name}{_BAR}")
-            for name, text in _texts(config).items():
-                print(f"{name:<40}=  {'' if text == 'null' else text}")
-    answers.end()
+        configs = (msgspec.to_builtins(config) for _, config in found)
+        print_document([place | config for place, config in zip(places, configs, strict=True)])
+        return
+    for broker, config in found:
+        print(f"{_BAR}{java_text(broker.cluster)}:{broker.broker_name}{_BAR}")
+        for name, text in _texts(config).items():
+            print(one_line(f"{name:<40}=  {'' if text == 'null' else text}"))
+
+
+async def _find_config(admin: AdminClient, group: str, address: str) -> list[GroupConfig]:
+    """The configuration on one broker; empty if it has none."""
+    found = await admin.groups.find_config(address, group)
+    return [] if found is None else [found]
 
 
 _BAR = "=" * 29
