@@ -11,7 +11,9 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
+from bolide.admin.consequences import GroupDeletion
 from bolide.admin.servers import address_of
+from bolide.cli.admin.confirmation import DryRun, Effect, Yes, confirm
 from bolide.cli.admin.output import java_map, java_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -28,6 +30,7 @@ from bolide.cli.admin.session import (
 )
 from bolide.cli.admin.topics import parse_attributes
 from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.logs import one_line
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
@@ -134,6 +137,8 @@ def delete_sub_group(
     offsets: Annotated[
         Switch, typer.Option("-r", "--removeOffset", help="Whether to delete its offsets too.")
     ] = "false",
+    yes: Yes = False,
+    dry_run: DryRun = False,
     as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
@@ -142,6 +147,23 @@ def delete_sub_group(
     With -c its retry and dead-letter topics are deleted too.
     """
     require_one(broker, cluster)
+    if dry_run or not yes:
+
+        async def look(admin: AdminClient) -> GroupDeletion:
+            addresses = await targets(admin, broker, cluster)
+            return await admin.consequences.of_deleting_group(group, addresses)
+
+        found = run(name_server, look)
+        with_topics, with_offsets = cluster is not None, is_true(offsets)
+        facts = {"removeOffset": with_offsets, "removeTopics": with_topics}
+        confirm(
+            f"Delete group {group}?",
+            _effect(found, with_topics=with_topics, with_offsets=with_offsets),
+            _effect_document(found) | facts,
+            yes=yes,
+            dry_run=dry_run,
+            as_document=as_document,
+        )
 
     async def act(admin: AdminClient) -> None:
         where = f" in cluster [{cluster}]" if cluster else ""
@@ -159,6 +181,35 @@ def delete_sub_group(
             print_document({"group": group, "brokers": addresses})
 
     run(name_server, act)
+
+
+def _effect(found: GroupDeletion, *, with_topics: bool, with_offsets: bool) -> Effect:
+    brokers = ", ".join(found.known_on) or "no broker"
+    fate = "are deleted" if with_offsets else "stay, for a group of the same name"
+    lines: list[Table | str] = [
+        f"group {found.group}, on {brokers}: {found.members} members online",
+        f"its offsets {fate}",
+    ]
+    if with_topics:
+        lost = f"{found.retry_messages} messages to retry and {found.dead_letters} dead letters"
+        lines.append(f"{lost} are lost with its topics")
+    if not found.topics:
+        return [*lines, "it has consumed nothing here"]
+    table = Table("#Topic", "#Backlog")
+    for each in found.topics:
+        table.add(each.topic, each.backlog)
+    return [*lines, table]
+
+
+def _effect_document(found: GroupDeletion) -> dict[str, object]:
+    return {
+        "group": found.group,
+        "brokers": found.known_on,
+        "members": found.members,
+        "retryMessages": found.retry_messages,
+        "deadLetters": found.dead_letters,
+        "topics": [{"topic": each.topic, "backlog": each.backlog} for each in found.topics],
+    }
 
 
 def update_sub_group_list(
