@@ -65,6 +65,9 @@ COMMANDS = {
     "delete": "deleteTopic -c DefaultCluster -t Made-{me}",
 }
 
+ASKING = {"resetOffsetByTime", "deleteSubGroup", "deleteTopic"}
+"""Commands of ours that ask first, unless told not to."""
+
 
 @dataclass(frozen=True)
 class AdminCluster:
@@ -108,7 +111,8 @@ class AdminCluster:
         return self.printed["ours"]
 
     def _run(self, *words: str) -> str:
-        done = CliRunner().invoke(app, ["admin", *words, "-n", self.name_server.address])
+        agrees = ["--yes"] if words[0] in ASKING else []
+        done = CliRunner().invoke(app, ["admin", *words, *agrees, "-n", self.name_server.address])
         assert done.exit_code in {0, 1}, (words, done.output, done.exception)
         return done.output if done.exit_code == 0 else f"failed: {done.output}"
 

@@ -10,6 +10,7 @@ from bolide.admin.access import Permissions, Policies, Users
 from bolide.admin.audit import Audit
 from bolide.admin.brokers import Brokers, Clusters, ColdReads, FilterFunctions
 from bolide.admin.clients import Clients
+from bolide.admin.consequences import Consequences
 from bolide.admin.consumer_lag import ConsumerLag
 from bolide.admin.consumer_status import ConsumerStatuses
 from bolide.admin.controllers import Controllers
@@ -95,6 +96,7 @@ class AdminClient:
         self.groups = Groups(servers)
         self.clients = Clients(servers)
         self.consumer_status = ConsumerStatuses(servers)
+        self.consequences = Consequences(servers)
         self.offsets = Offsets(servers)
         self.parked = Parked(servers)
         self.progress = ConsumerLag(servers)

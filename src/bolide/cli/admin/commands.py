@@ -93,6 +93,12 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         "allocateMQ": reads(consumers.allocate_mq, "-t Orders -i 10.0.0.1,10.0.0.2"),
         "startMonitoring": changes(statistics.start_monitoring, "--interval 10"),
         "resetOffsetByTime": changes(offsets.reset_offset_by_time, "-g billing -t Orders -s now"),
+        "skipAccumulatedMessage": changes(
+            offsets.skip_accumulated_message, "-g billing -t Orders --dry-run"
+        ),
+        "cloneGroupOffset": changes(
+            offsets.clone_group_offset, "-s billing -d billing-2 -t Orders"
+        ),
         "listParked": reads(parked.list_parked, "-g billing"),
         "resumeParked": changes(parked.resume_parked, "-g billing -k order-1"),
         "deadLetterParked": changes(parked.dead_letter_parked, "-g billing -k order-1"),

@@ -15,7 +15,7 @@ from bolide.admin.clients import version_name
 from bolide.admin.consumer_status import GroupStatus
 from bolide.cli.admin.output import java_text
 from bolide.cli.admin.progress import progress_bar
-from bolide.cli.admin.session import AsDocument, NameServer, exit_code_of, run, warn
+from bolide.cli.admin.session import AsDocument, NameServer, pass_over, run
 from bolide.cli.documents import print_document
 from bolide.logs import one_line
 from bolide.private_files import SECRET_MODE, create_new_file
@@ -55,22 +55,20 @@ def consumer_status(
             print(running_text(member), end="")
         return
 
-    async def act(admin: AdminClient) -> GroupStatus:
+    async def act(admin: AdminClient) -> None:
         with progress_bar("members") as advance:
-            return await admin.consumer_status.of(
+            status = await admin.consumer_status.of(
                 group, broker, stacks=stacks, on_answer=lambda: advance(1)
             )
+        for exc in status.failures.values():
+            pass_over(exc)
+        if as_document:
+            _print_document(status)
+        else:
+            _print_members(status)
+            _print_findings(status)
 
-    status = run(name_server, act)
-    if as_document:
-        _print_document(status)
-    else:
-        _print_members(status)
-        _print_findings(status)
-    for exc in status.failures.values():
-        warn(exc)
-    if status.failures:
-        raise typer.Exit(exit_code_of(next(iter(status.failures.values()))))
+    run(name_server, act)
 
 
 def _print_members(status: GroupStatus) -> None:

@@ -111,11 +111,6 @@ def pass_over(exc: BolideError) -> None:
     failures.append(exc)
 
 
-def has_passed_over() -> bool:
-    """Whether a part of the answer is missing."""
-    return bool(_passed_over.get())
-
-
 @contextmanager
 def complete_or_exit() -> Iterator[None]:
     """Run a command; end with an exit code if it passed over a failure."""
