@@ -291,7 +291,9 @@ def _difference(found: Plan) -> str:
             if not (is_new and each.is_default):
                 old = "" if is_new else f"{each.old or '-'} -> "
                 lines.append(f"    {each.field}: {old}{each.new or '-'}")
-    counts = Counter(change.action for change, _ in summary(found.changes))
+    counts = Counter(
+        action for action, *_ in {(each.action, each.kind, each.name) for each in found.changes}
+    )
     lines += ["", ", ".join(f"{counts[each]} to {_VERBS[each]}" for each in Action if counts[each])]
     return "\n".join(map(one_line, lines))
 
