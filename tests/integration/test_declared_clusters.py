@@ -207,7 +207,7 @@ async def test_what_fails_says_what_was_done_and_how_to_go_on(tmp_path: Path) ->
 
         refused = await found.apply("version: 1\nusers: {}\naccounts: {}", code=1)
         assert "broker-a has no users: this broker has no users and policies" in refused
-        assert "broker-a has no accounts: this broker does not use ACL 1.0" in refused
+        assert "broker-a has no accounts: it does not use ACL 1.0" in refused
         assert "no broker has users" in await found.run("export", "--only", "users", code=1)
         assert "one of topics, groups" in await found.run("export", "--only", "topic", code=2)
         assert "knows no cluster 'None'" in await found.run("export", "-c", "None", code=1)

@@ -8,6 +8,7 @@ import msgspec
 
 from bolide.admin.access import entries_of
 from bolide.admin.client import AdminClient
+from bolide.admin.clients import version_name
 from bolide.admin.declared.document import BrokerState, system_reason
 from bolide.admin.declared.fields import (
     ATTRIBUTES,
@@ -29,9 +30,10 @@ from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.refusals import NoPermission, Refusal
 
-_MAJOR = re.compile(r"V(\d+)_")
-_WITH_ATTRIBUTES = 5
+_MAJOR = re.compile(r"V(\d+)")
+_OLDEST, _WITH_ATTRIBUTES = 4, 5
 _NO_USERS = "RocketMQ has users since 5.3"
+_NO_ACCOUNTS = "it does not use ACL 1.0: aclEnable is not true"
 _Kinds = dict[Kind, dict[str, Fields]]
 _Read = Callable[[], Awaitable[dict[str, Fields]]]
 
@@ -96,9 +98,8 @@ class _Reader:
         self._major = _WITH_ATTRIBUTES
 
     async def read(self) -> BrokerState:
-        runtime = await self._admin.brokers.runtime(self._address)
-        if version := _MAJOR.match(runtime.get("brokerVersionDesc", "")):
-            self._major = int(version[1])
+        if version := _MAJOR.match(version_name(await self._admin.brokers.version(self._address))):
+            self._major = max(_OLDEST, int(version[1]))
         readers: Mapping[Kind, _Read] = {
             Kind.TOPICS: self._topics,
             Kind.GROUPS: self._groups,
@@ -176,6 +177,9 @@ class _Reader:
         return found
 
     async def _accounts(self) -> dict[str, Fields]:
+        # Without ACL 1.0, RocketMQ 4.9 never answers the request for accounts.
+        if (await self._admin.brokers.config(self._address)).get("aclEnable") != "true":
+            raise Refusal(_NO_ACCOUNTS)
         accounts = (await self._admin.plain_acl.accounts(self._address)).plain_access_configs
         self._secrets = {
             account.access_key or "": account.secret_key

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 _CUSTOM = "Custom"
 _TYPE = "type"
+_ORDER = "order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,14 @@ class _Execution:
         if change.action is Action.DELETE:
             await self._delete_topic(change)
             return
-        await self._admin.topics.update(change.address, _config(change, "topicName", TopicConfig))
-        if change.after["order"]:
+        # RocketMQ 4.9 takes the order from the NameServer, when it registers the changed topic.
+        name_servers = self._admin.name_servers
+        if change.after[_ORDER]:
             queues = change.after[WRITE_QUEUES]
-            await self._admin.name_servers.add_order_conf(change.name, change.broker, queues)
+            await name_servers.add_order_conf(change.name, change.broker, queues)
+        elif change.before.get(_ORDER):
+            await name_servers.delete_order_conf(change.name)
+        await self._admin.topics.update(change.address, _config(change, "topicName", TopicConfig))
 
     async def _delete_topic(self, change: Change) -> None:
         if not change.is_gone_everywhere:
