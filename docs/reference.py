@@ -21,6 +21,7 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.settings.without_effect import IGNORED as IGNORED_BY_BROKER
 from bolide.broker.settings.without_effect import IGNORED_IN_FILES
 from bolide.cli import DAMAGE_FOUND, START_FAILED, app
+from bolide.cli.program import LazyCommand
 from bolide.cli.tls_options import tls_parameters
 from bolide.client.instance.server_requests import ServerRequests
 from bolide.config import Option, options_of
@@ -527,7 +528,9 @@ def _values(found: Option) -> str:
 def _commands(group: TyperGroup, before: str = "") -> Iterator[tuple[str, TyperCommand]]:
     """All commands by their words, those of groups too."""
     for name, found in group.commands.items():
-        if isinstance(found, TyperGroup):
+        if isinstance(found, LazyCommand):
+            yield before + name, found.loaded
+        elif isinstance(found, TyperGroup):
             yield from _commands(found, f"{before}{name} ")
         elif isinstance(found, TyperCommand):
             yield before + name, found

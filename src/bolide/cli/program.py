@@ -4,10 +4,11 @@ Groups load their commands on first use, so that a server does not import the ot
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from bolide.cli.command_line import require_spark
 from bolide.cli.pipeline_options import FILE
@@ -40,6 +41,29 @@ class LazyGroup(TyperGroup):
     @commands.setter
     def commands(self, _given: object) -> None:
         """Ignored: typer assigns the registered commands, of which there are none."""
+
+
+class LazyCommand(TyperCommand):
+    """A command of the program that is loaded when it runs or when its options are shown."""
+
+    def __init__(self, name: str, text: str, load: Callable[[], dict[str, Any]]) -> None:
+        self._load = load
+        super().__init__(name, help=text, add_help_option=False)
+
+    @property
+    def loaded(self) -> Any:
+        return self._load()[self.name or ""]
+
+    @property
+    def params(self) -> Any:
+        return self.loaded.params
+
+    @params.setter
+    def params(self, _given: object) -> None:
+        """Ignored: they are those of the command that is loaded."""
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        return self.loaded.make_context(*args, **more)
 
 
 def commands_of(*verbs: Callable[..., None]) -> dict[str, Any]:
@@ -174,8 +198,33 @@ class ClusterGroup(LazyGroup):
         )  # fmt: skip
 
 
+class ProgramGroup(TyperGroup):
+    """The commands of `bolide`, with those that are loaded on first use."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, text in _DECLARING.items():
+            self.commands[name] = LazyCommand(name, text, _load_declaring)
+
+
+_DECLARING = {
+    "export": "Write topics, groups, users and policies of a cluster as one YAML document.",
+    "apply": "Make a cluster have the topics, groups, users and policies of a file.",
+}
+
+
+@cache
+def _load_declaring() -> dict[str, Any]:
+    from bolide.cli.declare import load  # noqa: PLC0415
+
+    return load()
+
+
 app = typer.Typer(
-    no_args_is_help=True, help="A RocketMQ-compatible messaging platform.", **_TYPER_OPTIONS
+    cls=ProgramGroup,
+    no_args_is_help=True,
+    help="A RocketMQ-compatible messaging platform.",
+    **_TYPER_OPTIONS,
 )
 app.command()(namesrv)
 app.command()(controller)

@@ -30,8 +30,6 @@ from bolide.model.names import (
     SYSTEM_TOPICS,
     TBW102,
     TIMER_TOPIC,
-    TOOLS_GROUP,
-    TRANSACTION_GROUP,
     WRITE,
     is_dead_letter_topic,
     is_retry_topic,
@@ -59,16 +57,6 @@ UNIT, UNIT_SUBSCRIPTION = 1, 2
 
 _RETRY_QUEUES = 1
 
-SYSTEM_GROUPS = (
-    TOOLS_GROUP,
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    TRANSACTION_GROUP,
-)
 _MAX_GROUP_LENGTH = MAX_SYSTEM_TOPIC_LENGTH - len(RETRY_PREFIX)
 
 
