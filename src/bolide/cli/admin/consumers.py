@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.clients import version_name
 from bolide.admin.consumer_lag import GroupLag, inflight_of, lag_of
 from bolide.cli.admin.output import Table, by_queue, java_text, print_json, time_text
 from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
@@ -15,6 +14,7 @@ from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.stats import ConsumeStats
+from bolide.version import version_name
 
 
 def consumer_progress(
