@@ -20,8 +20,6 @@ from bolide.protocol.refusals import ConsumerNotOnline, ServerError
 
 _RELAY_TIMEOUT = 15.0
 """Seconds for requests that a broker relays to a client, which has ten seconds to answer."""
-_V4_0_0_SNAPSHOT = 212
-_V6_0_0_SNAPSHOT = 612
 
 
 class Clients:
@@ -109,18 +107,3 @@ def _distinct(connections: list[Connection]) -> list[Connection]:
     """Each client once, sorted by id: a client is connected to every broker it uses."""
     found = {each.client_id or "": each for each in reversed(connections)}
     return [found[client_id] for client_id in sorted(found)]
-
-
-def version_name(number: int) -> str:
-    """The name of a RocketMQ version number (`MQVersion`): `V5_3_3` for 479.
-
-    From 4.0 on each version has two numbers, the first for its snapshots.
-    """
-    if number < _V4_0_0_SNAPSHOT:
-        return "V3"
-    if number >= _V6_0_0_SNAPSHOT:
-        return "HIGHER_VERSION"
-    index, is_release = divmod(number - _V4_0_0_SNAPSHOT, 2)
-    major, rest = divmod(index, 100)
-    minor, patch = divmod(rest, 10)
-    return f"V{4 + major}_{minor}_{patch}" + ("" if is_release else "_SNAPSHOT")

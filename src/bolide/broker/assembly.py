@@ -92,6 +92,7 @@ from bolide.model.message import Host
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import UniqueIdMaker
 from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.latencies import RpcLatencies
 from bolide.store.config import delay_levels
 from bolide.store.message_store import MessageStore
 
@@ -340,7 +341,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
             store_config=given.store_cell,
             is_master=given.role.is_master,
         ),
-        dispatcher=Dispatcher(),
+        dispatcher=Dispatcher(latencies=RpcLatencies()),
         fast_path=None,
     )
     transaction_handlers = TransactionHandlers(
@@ -352,7 +353,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         *_message_handlers(given, parts),
         *_tool_handlers(given, parts, tables),
     ]
-    parts.dispatcher = Dispatcher(*handlers, gate=given.gate)
+    parts.dispatcher = Dispatcher(*handlers, gate=given.gate, latencies=parts.dispatcher.latencies)
     StaticTopicRequests(
         mappings, queue_access, background, offsets=offsets, receive=sends.receive
     ).take_over(parts.dispatcher.routes)
@@ -591,8 +592,15 @@ def _fast_path(parts: Parts, host: Host) -> "FastPath | None":
             halves=parts.transactions.queue,
             plans=prepared,
             fall_throughs=fall_throughs,
+            latencies=parts.dispatcher.latencies,
         ),
-        pulls.PullPath(parts.pulls, gate=parts.gate, plans=prepared, fall_throughs=fall_throughs),
+        pulls.PullPath(
+            parts.pulls,
+            gate=parts.gate,
+            plans=prepared,
+            fall_throughs=fall_throughs,
+            latencies=parts.dispatcher.latencies,
+        ),
         fall_throughs,
     )
 

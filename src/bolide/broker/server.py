@@ -16,6 +16,7 @@ from bolide.auth.choice import choose_access
 from bolide.auth.credentials import inner_signers
 from bolide.broker.components import Parts, Surroundings
 from bolide.broker.gate import BetweenTerms, Gate
+from bolide.broker.metrics.collection import BrokerMetrics
 from bolide.broker.registration import Registration
 from bolide.broker.replicas.controllers import Controllers, GroupState
 from bolide.broker.replicas.handlers import RoleChangeHandlers
@@ -29,6 +30,7 @@ from bolide.broker.tables import Tables
 from bolide.broker.term import Term, report_end
 from bolide.config import ConfigCell
 from bolide.errors import ConfigError
+from bolide.metrics.exporter import Exporter
 from bolide.model.message import Host
 from bolide.remoting.address import format_address
 from bolide.remoting.client import RemotingClient
@@ -77,7 +79,8 @@ class Broker:
         progress: Progress | None = None,
         disk: Disk | None = None,
     ) -> None:
-        if config.listen_port == 0:
+        has_any_port = config.listen_port == 0
+        if has_any_port:
             port = _free_port(config.bind_address)
             config = replace(config, listen_port=port, ha_listen_port=port + HA_PORT_DELTA)
         self.config = ConfigCell(config, check=settings.check)
@@ -95,6 +98,17 @@ class Broker:
         """The term of a master that may not begin yet; `parts` are those of the term before."""
         self._known_confirmed: int | None = None
         """What was confirmed before that term."""
+        self._is_started = False
+        self._metrics = BrokerMetrics(
+            config,
+            lambda: self._term.parts if self._is_started else None,
+            lambda: self._registered,
+            now,
+        )
+        self.metrics = Exporter(
+            config, self._metrics.begin, self._metrics.readiness, any_port=has_any_port
+        )
+        """Serves /metrics; from before the store is opened."""
         self._has_lease = True
         """As the parts of the present term were told; always without controllers."""
 
@@ -106,6 +120,7 @@ class Broker:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as starting:  # a failure stops the parts started before it
+            await starting.enter_async_context(self.metrics)
             starting.push_async_callback(asyncio.to_thread, self.store.close)
             await uninterrupted(asyncio.to_thread(self.store.__enter__))
             config = self.config.value
@@ -134,6 +149,8 @@ class Broker:
             with suppress(TimeoutError):  # serve without NameServers; registration keeps retrying
                 async with asyncio.timeout(_REGISTRATION_WAIT):
                     await self._term.registration.known()
+            self._is_started = True
+            starting.push_async_callback(self.metrics.quiet)
             self._running = starting.pop_all()
         return self
 

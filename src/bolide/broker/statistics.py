@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bolide.broker.counters import CALLS, COUNT, SIZE, TIME, Counter, Latencies
+from bolide.broker.metrics.traffic import Traffic
 from bolide.events import Listeners
 from bolide.protocol.bodies.stats import BrokerStats, StatsWindow
 
@@ -40,6 +41,8 @@ class Statistics:
     ) -> None:
         self.idle_minutes = idle_minutes
         """Minutes of inactivity after which counters of a topic or group are dropped; -1: never."""
+        self.traffic = Traffic()
+        """What metrics count."""
         self.put_latencies = Latencies()
         self.get_latencies = Latencies()
         self.yesterday_morning = Totals()
@@ -147,6 +150,7 @@ class Statistics:
         self._count("SNDBCK_PUT_NUMS", group, topic, 1)
 
     def dead_lettered(self, group: str, topic: str, count: int) -> None:
+        self.traffic.dead_lettered(group, topic, count)
         self._count("DLQ_PUT_NUMS", group, topic, count)
         self._count("SNDBCK2DLQ_TIMES", group, topic, count)
 
@@ -180,10 +184,12 @@ class Statistics:
 
     def forget_topic(self, topic: str) -> None:
         self._collect()
+        self.traffic.forget_topic(topic)
         self._drop(lambda _, owner: owner == topic)
 
     def forget_group(self, group: str) -> None:
         self._collect()
+        self.traffic.forget_group(group)
         self._drop(lambda owner, _: owner == group)
 
     # ---- queries
@@ -205,6 +211,16 @@ class Statistics:
         value = size if name == "GROUP_GET_FALL_SIZE" else round(seconds * 1000)
         now = StatsWindow(sum=value)
         return BrokerStats(stats_minute=now, stats_hour=now, stats_day=now)
+
+    def rate(self, name: str, key: str) -> float | None:
+        """The rate of a statistic over the last minute, if there is one. Any thread may call it."""
+        found = self._views.get((name, key))
+        return found[0].tps(found[1]) if found else None
+
+    def minute_sum(self, name: str, key: str) -> int | None:
+        """The sum of a statistic over the last minute, if there is one. Any thread may call it."""
+        found = self._views.get((name, key))
+        return found[0].stats(found[1]).stats_minute.sum if found else None
 
     def put_tps(self, topic: str) -> float:
         """Messages stored per second over the last minute."""

@@ -9,7 +9,7 @@ from bolide.broker.configured_hooks import load_hooks
 from bolide.broker.gate import Gate
 from bolide.broker.server import Broker, broker_access
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, BrokerRole
-from bolide.cli.exposure import describe_encryption, describe_exposure
+from bolide.cli.exposure import describe_encryption, describe_exposure, describe_metrics
 from bolide.cli.process_setup import reload_logs
 from bolide.lifeline import Lifeline
 from bolide.remoting.event_loop import (
@@ -72,6 +72,8 @@ def announce(broker: Broker) -> None:
     print(meaning_of_an_answer(config, broker.store_config.value))
     print(describe_exposure(config, config.listen_port, "send and read"))
     print(describe_encryption(config))
+    if broker.metrics.address is not None:
+        print(describe_metrics(broker.metrics.address))
     print(
         f"The broker[{config.broker_name}, {broker.address}] boot success."
         f" serializeType=JSON{named}",

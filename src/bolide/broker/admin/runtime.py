@@ -100,10 +100,10 @@ class RuntimeHandlers:
     async def runtime_info(self, request: Request[NoHeader]) -> Reply:
         accepts_from = self._cell.value.start_accept_send_request_time_stamp
         table = (
-            _statistics_figures(self._statistics, self._boot_time, self._now())
-            | _broker_figures(self._delay.progress(), accepts_from, active=True)
+            statistics_figures(self._statistics, self._boot_time, self._now())
+            | broker_figures(self._delay.progress(), accepts_from, active=True)
             | dict(self._figures())
-            | await on_thread(ADMIN, _store_figures, self._store)
+            | await on_thread(ADMIN, store_figures, self._store)
         )
         return Reply(body=fastjson.encode(KvTable(table=table)))
 
@@ -120,7 +120,7 @@ class RuntimeHandlers:
         return Reply()
 
 
-def _statistics_figures(statistics: Statistics, boot_time: float, now: float) -> dict[str, str]:
+def statistics_figures(statistics: Statistics, boot_time: float, now: float) -> dict[str, str]:
     totals = statistics.totals
     puts, gets = statistics.put_latencies, statistics.get_latencies
     return {
@@ -140,7 +140,7 @@ def _statistics_figures(statistics: Statistics, boot_time: float, now: float) ->
     }
 
 
-def _store_figures(store: MessageStore) -> dict[str, str]:
+def store_figures(store: MessageStore) -> dict[str, str]:
     """Figures of the store and its disks. Blocks."""
     config = store.config.value
     ratios = {str(path): _used_ratio(path) for path in config.new_log_directories}
@@ -156,7 +156,7 @@ def _store_figures(store: MessageStore) -> dict[str, str]:
     }
 
 
-def _broker_figures(
+def broker_figures(
     progress: Mapping[int, tuple[int, int]], accepts_from: float, *, active: bool
 ) -> dict[str, str]:
     """Versions, delayed messages by level, and constants for thread pools and unused keys."""

@@ -233,6 +233,7 @@ class Pulls:
 
     def _hold(self, pull: Pull) -> DeferredReply:
         deferred = DeferredReply()
+        deferred.is_long_polling = True
         header = pull.header
 
         def retry(is_last: bool) -> bool:
@@ -331,6 +332,7 @@ class Pulls:
         now = self.parts.now()
         took = now - pull.begun
         statistics.got(group, topic, queue_id, result.count, result.size, took)
+        statistics.traffic.pulled(group, topic, result.count, result.size)
         last = result.records[-1]
         place: int = RECORD_HEAD.unpack_from(last)[2]
         behind = max(self.parts.log_end() - place, 0)

@@ -165,6 +165,7 @@ class PopHandlers:
         for batch in result.batches:
             count, size = len(batch.offsets), batch.found.size
             statistics.got(group, batch.topic, batch.queue_id, count, size, elapsed)
+            statistics.traffic.popped(group, batch.topic, count, size)
             for hook in self._parts.hooks.consume:
                 hook.after_pull(
                     admitted.peer, _as_pull(admitted, batch.queue_id, batch.start), count, size

@@ -302,6 +302,7 @@ class Reviver:
             draft = retry_draft(message, expired.topic, group, pop_time, self.store_host)
             appended = self.intake.append(draft)
             self.statistics.sent(expired.topic, 0, 1, appended.size, 0.0)
+            self.statistics.traffic.message_revived(group, expired.topic)
         return appended
 
     async def _acknowledge_when_durable(

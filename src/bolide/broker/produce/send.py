@@ -20,6 +20,7 @@ from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.queue_locks import QueueLocks
 from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.broker.metadata.topics import TopicTable, validate_topic
+from bolide.broker.metrics.traffic import message_type, stored_topic
 from bolide.broker.produce.addressing import (
     BrokerProperties,
     address,
@@ -451,6 +452,7 @@ class SendHandlers:
             took = parts.now() - incoming.started
             queue = (HALF_TOPIC, 0) if stored.is_half else (incoming.header.topic, stored.queue_id)
             parts.statistics.sent(*queue, stored.inner_count or len(stored.fresh), size, took)
+            self._count_traffic(incoming, stored)
         ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]
         properties = self.broker_properties.answer
         answer = SendReply(
@@ -465,6 +467,18 @@ class SendHandlers:
             trace_on=properties.trace_on,
         )
         return self._conclude(incoming, Reply(code=code, header=answer))
+
+    def _count_traffic(self, incoming: Incoming, stored: StoredSend) -> None:
+        traffic, properties = self._parts.statistics.traffic, incoming.header.properties
+        kind = message_type(properties)
+        topic = (
+            HALF_TOPIC if stored.is_half else stored_topic(incoming.header.topic, kind, properties)
+        )
+        sizes = [each.size for each in stored.fresh]
+        if stored.inner_count:
+            traffic.batch_in(topic, kind, stored.inner_count, sum(sizes))
+        else:
+            traffic.message_in(topic, kind, sizes)
 
     def _refusal_reply(self, incoming: Incoming, exc: Refusal) -> Reply:
         self._parts.statistics.failed()

@@ -183,8 +183,7 @@ class TimerDelivery:
                     raise
                 except ValueError as exc:
                     log.warning("a timer message cannot be stored: %s", exc)
-        self._counts.deliveries.add()
-        self._counts.record_departure(properties.get(PropertyName.REAL_TOPIC))
+        self._counts.record_delivery(properties.get(PropertyName.REAL_TOPIC))
         if appended:
             self._first_of_slot.setdefault(timer.slot, appended[0][1].physical_offset)
             self._complete_when_durable(timer, appended)

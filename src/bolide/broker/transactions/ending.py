@@ -182,9 +182,16 @@ class TransactionEnder:
                 half.unique_id, half.group, _ENDS[request.state], request.by,
             )  # fmt: skip
         try:
-            return self._queue.close(HalfClosing(half, request.state, delivered, request.by))
+            closed = self._queue.close(HalfClosing(half, request.state, delivered, request.by))
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
+        traffic = self._parts.statistics.traffic
+        if request.state is TransactionType.COMMIT:
+            age = self._parts.now() - half.record.born_timestamp / 1000
+            traffic.transaction_committed(half.topic, age)
+        else:
+            traffic.transaction_rolled_back(half.topic)
+        return closed
 
     def _deliver(self, half: Half) -> Appended | None:
         """Append the message to its topic; return None for a duplicate."""
