@@ -35,6 +35,10 @@ FAILED = 1
 """Exit code: the request was refused or failed."""
 DAMAGE_FOUND = 1
 START_FAILED = 3
+UNREACHABLE = 3
+"""Exit code: no server answers."""
+NOT_APPLICABLE = 4
+"""Exit code: what RocketMQ's command does has no meaning here."""
 _SPARK_PACKAGES = {"pyspark", "pyarrow", "pandas", "rich"}
 
 
