@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from bolide import properties
 from bolide.admin.servers import Servers, gather_by_key
+from bolide.protocol import fastjson
 from bolide.protocol.bodies.consumers import ProducerTable
+from bolide.protocol.bodies.controller import ReplicasTable
 from bolide.protocol.bodies.filters import (
     FilterFunction,
     FilterFunctionState,
@@ -104,6 +106,12 @@ class Brokers:
     async def ha_status(self, address: str) -> HaStatus:
         """Replication status: the lag of the slaves of a master, or of this slave."""
         return await self._servers.fetch(address, RequestCode.GET_BROKER_HA_STATUS, HaStatus)
+
+    async def sync_states(self, controller: str, broker_names: Iterable[str]) -> ReplicasTable:
+        """The replicas of broker groups and which of them are in sync, from a controller."""
+        code, body = RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, fastjson.encode([*broker_names])
+        reply = await self._servers.call(controller, code, body=body)
+        return fastjson.decode(reply.body or b"{}", ReplicasTable)
 
     async def clean_expired_queues(self, address: str) -> None:
         """Delete consume queue files whose messages have been deleted."""

@@ -69,17 +69,25 @@ class Clients:
             return []
         return found.connection_set
 
-    async def running(self, group: str, client_id: str, *, stacks: bool = False) -> RunningConsumer:
+    async def running(
+        self, group: str, client_id: str, *, stacks: bool = False, address: str | None = None
+    ) -> RunningConsumer:
         """The state a consumer reports: queues, subscriptions, rates, and thread stacks if asked.
+
+        Args:
+            group: the group of the consumer.
+            client_id: the id of the consumer.
+            stacks: whether to report thread stacks.
+            address: the broker that relays the question; by default the first of the group.
 
         Raises:
             ServerError: the client is not connected.
             ConsumerTimedOut: the client does not answer.
         """
-        addresses = await self._servers.addresses_of_group(group)
+        if address is None:
+            address, *_ = (await self._servers.addresses_of_group(group)).values()
         header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        address, *_ = addresses.values()
         return await self._servers.fetch(
             address, code, RunningConsumer, header, within=_RELAY_TIMEOUT
         )

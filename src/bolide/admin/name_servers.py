@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from bolide import properties
 from bolide.admin.servers import Servers
 from bolide.protocol import fastjson
-from bolide.protocol.bodies.routes import KvTable
+from bolide.protocol.bodies.routes import ClusterInfo, KvTable, TopicList
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.namesrv import (
     AddWritePermReply,
@@ -36,6 +36,21 @@ class NameServers:
         """The settings of each NameServer, by address."""
         replies = await self._servers.call_every_name_server(RequestCode.GET_NAMESRV_CONFIG)
         return {at: properties.parse(reply.body.decode()) for at, reply in replies.items()}
+
+    async def config_at(self, address: str) -> dict[str, str]:
+        """The settings of one NameServer."""
+        reply = await self._servers.call(address, RequestCode.GET_NAMESRV_CONFIG)
+        return properties.parse(reply.body.decode())
+
+    async def cluster_info_at(self, address: str) -> ClusterInfo:
+        """The clusters and brokers that one NameServer knows."""
+        code = RequestCode.GET_BROKER_CLUSTER_INFO
+        return await self._servers.fetch(address, code, ClusterInfo)
+
+    async def topics_at(self, address: str) -> list[str]:
+        """The topics that one NameServer knows."""
+        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        return (await self._servers.fetch(address, code, TopicList)).topic_list
 
     async def update_config(self, changes: Mapping[str, str]) -> None:
         body = properties.render(changes).encode()

@@ -10,10 +10,12 @@ import typer
 from typer.core import TyperGroup
 
 from bolide.cli.command_line import require_spark
+from bolide.cli.doctor import doctor
 from bolide.cli.local_servers import shutdown, status
 from bolide.cli.pipeline_options import FILE
 from bolide.cli.server_commands import broker, controller, namesrv, standalone
 from bolide.cli.sql import sql
+from bolide.cli.tls_options import TlsCommand
 from bolide.version import __version__
 
 _TYPER_OPTIONS: Any = {
@@ -172,6 +174,7 @@ app.command()(standalone)
 app.command(**_ANY_WORDS)(broker)
 app.command()(status)
 app.command()(shutdown)
+app.command(cls=TlsCommand)(doctor)
 
 for _group, _name, _text in (
     (ClusterGroup, "cluster", "Run a cluster of processes on this machine."),
