@@ -48,6 +48,7 @@ async def examine(
         here = await looking
     finally:
         looking.cancel()
+        await asyncio.wait([looking])
     found = [*_judge(facts), *machine.check(here)]
     reachable = bool(facts.answering) or any(is_known(each.connected) for each in facts.brokers)
     return Report(

@@ -215,10 +215,12 @@ async def _output(program: str, *words: str) -> str:
         async with asyncio.timeout(_PATIENCE):
             text, _ = await process.communicate()
     except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
         return ""
+    finally:
+        if process.returncode is None:  # too late, or cancelled
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.communicate()
     return text.decode(errors="replace") if process.returncode == 0 else ""
 
 
