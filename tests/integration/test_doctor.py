@@ -35,7 +35,7 @@ from tests.support.ports import free_port
 
 __all__ = ["home", "started"]
 
-QUICK = Limits(answer=1.0, total=10.0)
+QUICK = Limits(answer=1.5, total=10.0)
 CLUSTER = "DefaultCluster"
 
 
@@ -140,7 +140,7 @@ async def test_name_servers_that_are_closed_silent_or_disagree(tmp_path: Path) -
         errors = found(report, "name-server-reachable", Severity.ERROR)
         assert errors.keys() == {closed, silent}
         assert errors[closed] == "It does not answer: connection refused."
-        assert errors[silent] == "It does not answer: no answer within 1 s."
+        assert errors[silent] == "It does not answer: no answer within 1.5 s."
         commands = {(each.id, each.subject): each.command for each in report.findings}
         assert (
             commands["name-server-reachable", closed]

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 _PART = re.compile(r"(\d+) (day|hour|minute|second)s?")
 _SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
-_GRANULARITY = 1.0
+_GRANULARITY = 1.001
+"""Seconds that `runtime` lacks at most, and the millisecond that `bootTimestamp` lacks."""
 
 
 @dataclass(frozen=True, slots=True)

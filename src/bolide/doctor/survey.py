@@ -210,9 +210,12 @@ class Survey:
         self, address: str
     ) -> tuple[Mapping[str, str] | Unanswered, ClockDifference | Unanswered]:
         """The runtime figures, and what several of them tell of the clock."""
-        await self._ask(self._admin.brokers.runtime(address))  # connects, which takes time
+        # The first answer waits for the connection, so it says little of the clock.
+        answer: Mapping[str, str] | Unanswered
+        answer = await self._ask(self._admin.brokers.runtime(address))
+        if not is_known(answer):
+            return answer, answer
         found: list[ClockDifference] = []
-        answer: Mapping[str, str] | Unanswered = NOT_ASKED
         for number in range(_CLOCK_SAMPLES):
             if number:
                 await asyncio.sleep(_CLOCK_PAUSE)
@@ -291,7 +294,7 @@ class Survey:
             if topic.startswith(RETRY_PREFIX)
         }
         wanted = sorted(name for name in names if not name.startswith(SYSTEM_GROUP_PREFIX))
-        at = [each.address for each in facts.masters if is_known(each.connected)]
+        at = [each.address for each in facts.masters if _answers(each)]
         found: dict[str, GroupFacts] = {}
 
         async def examine(name: str) -> None:
@@ -343,6 +346,14 @@ async def _each(requests: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 async def _not_asked() -> Unanswered:
     return NOT_ASKED
+
+
+def _answers(broker: BrokerFacts) -> bool:
+    """Whether it is worth asking a broker more: it answered something, be it a refusal."""
+    silent = {Cause.NOT_CONNECTED, Cause.NO_ANSWER}
+    return is_known(broker.connected) and (
+        is_known(broker.runtime) or broker.runtime.cause not in silent
+    )
 
 
 def _reason_of(exc: Exception) -> str:
