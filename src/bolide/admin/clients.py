@@ -67,23 +67,34 @@ class Clients:
             return []
         return found.connection_set
 
-    async def running(self, group: str, client_id: str, *, stacks: bool = False) -> RunningConsumer:
+    async def running(
+        self, group: str, client_id: str, *, stacks: bool = False, address: str | None = None
+    ) -> RunningConsumer:
         """The state a consumer reports: queues, subscriptions, rates, and thread stacks if asked.
+
+        Args:
+            group: the group of the consumer.
+            client_id: the id of the consumer.
+            stacks: whether to report thread stacks.
+            address: the broker that relays the question; by default each of the group until one knows it.
 
         Raises:
             ServerError: the client is connected to none of the group's brokers.
             ConsumerTimedOut: the client does not answer.
         """
-        *others, last = (await self._servers.addresses_of_group(group)).values()
+        if address is None:
+            *others, last = (await self._servers.addresses_of_group(group)).values()
+        else:
+            others, last = [], address
         header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        for address in [*others, last]:
+        for each in [*others, last]:
             try:
                 return await self._servers.fetch(
-                    address, code, RunningConsumer, header, within=_RELAY_TIMEOUT
+                    each, code, RunningConsumer, header, within=_RELAY_TIMEOUT
                 )
             except ServerError as exc:
-                if address == last or "not online" not in exc.remark:
+                if each == last or "not online" not in exc.remark:
                     raise
         raise AssertionError("the last address returns or raises")
 

@@ -8,6 +8,7 @@ from bolide import logs
 from bolide.auth.settings import IGNORED_ACCESS, refuse_other_classes
 from bolide.cli.exposure import describe_encryption, describe_exposure
 from bolide.cli.process_setup import reload_logs
+from bolide.cli.server_process import ServerProcess
 from bolide.cli.settings_sources import merge_texts, print_config
 from bolide.config import from_environment, load, options_of, read_file, secret_keys
 from bolide.controller.config import ALL_IGNORED, ControllerConfig
@@ -66,6 +67,12 @@ def make_controller(config: ControllerConfig, texts: Mapping[str, str]) -> Contr
     return Controller(config, ignored=ignored)
 
 
+def addresses_of(server: Controller) -> list[str]:
+    """What a controller listens on: for requests, and for the Raft of its peers."""
+    config = server.config.value
+    return [format_address((config.bind_address, config.listen_port)), config.raft_bind]
+
+
 def announce(server: Controller) -> None:
     """Print RocketMQ's start-up line, for which scripts wait, and what protects the server."""
     config = server.config.value
@@ -83,14 +90,16 @@ def announce(server: Controller) -> None:
 async def _run(server: Controller, log_file: Path | None, lifeline: Lifeline) -> None:
     logs.set_level(server.config.value.log_level)
     on_hangup(lambda: reload_logs(log_file, lifeline.label))
-    with lifeline:
-        await until_stopped(_serve(server, lifeline))
+    config = server.config.value
+    data = config.controller_store_path.expanduser()
+    with ServerProcess("controller", config.own.id, data=data, lifeline=lifeline) as process:
+        await until_stopped(_serve(server, process), process.report_stopping)
     logs.flush()  # so that this is the last line
     print("The Controller stopped.", flush=True)
 
 
-async def _serve(server: Controller, lifeline: Lifeline) -> None:
+async def _serve(server: Controller, process: ServerProcess) -> None:
     async with server:
         announce(server)
-        lifeline.report_ready()
+        process.report_ready(addresses_of(server))
         await server.failure()

@@ -11,9 +11,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from bolide.cli.command_line import require_spark
+from bolide.cli.doctor import doctor
+from bolide.cli.local_servers import shutdown, status
 from bolide.cli.pipeline_options import FILE
 from bolide.cli.server_commands import broker, controller, namesrv, standalone
 from bolide.cli.sql import sql
+from bolide.cli.tls_options import TlsCommand
 from bolide.version import __version__
 
 _TYPER_OPTIONS: Any = {
@@ -237,6 +240,9 @@ app.command()(namesrv)
 app.command()(controller)
 app.command()(standalone)
 app.command(**_ANY_WORDS)(broker)
+app.command()(status)
+app.command()(shutdown)
+app.command(cls=TlsCommand)(doctor)
 
 for _group, _name, _text in (
     (ClusterGroup, "cluster", "Run a cluster of processes on this machine."),
@@ -262,6 +268,8 @@ _mqcontroller = typer.Typer(**_TYPER_OPTIONS)
 _mqcontroller.command()(controller)
 _mqbroker = typer.Typer(**_TYPER_OPTIONS)
 _mqbroker.command(**_ANY_WORDS)(broker)
+_mqshutdown = typer.Typer(**_TYPER_OPTIONS)
+_mqshutdown.command()(shutdown)
 
 
 @app.callback(invoke_without_command=True)
@@ -303,6 +311,11 @@ def mqcontroller() -> None:
 def mqbroker() -> None:
     """Entry point of `mqbroker`: `bolide broker` under RocketMQ's name."""
     _mqbroker(prog_name="mqbroker")
+
+
+def mqshutdown() -> None:
+    """Entry point of `mqshutdown`: `bolide shutdown` under RocketMQ's name."""
+    _mqshutdown(prog_name="mqshutdown")
 
 
 def mqadmin() -> None:

@@ -10,13 +10,15 @@ duration of a turn. What needs the disk does wait for threads, and so do queries
 
 import asyncio
 import logging
+import resource
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from bolide import properties
+from bolide import kernel, properties
 from bolide.broker.background import ADMIN, COLD_READS, TRANSACTIONS, on_thread
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.settings.live import Settings
@@ -147,6 +149,7 @@ def statistics_figures(statistics: Statistics, boot_time: float, now: float) -> 
 def store_figures(store: MessageStore) -> dict[str, str]:
     """Figures of the store and its disks. Blocks."""
     config = store.config.value
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     ratios = {str(path): _used_ratio(path) for path in config.new_log_directories}
     return {
         "commitLogDiskRatio": str(min(ratios.values())),
@@ -158,7 +161,18 @@ def store_figures(store: MessageStore) -> dict[str, str]:
         "dispatchBehindBytes": str(max(store.log.written - store.sound_end, 0)),
         "remainHowManyDataToFlush": human_size(max(store.log.written - store.flushed, 0)),
         "earliestMessageTimeStamp": str(store.earliest_log_time()),
+        "bolideOpenFileLimit": str(sys.maxsize if soft == resource.RLIM_INFINITY else soft),
+        **_map_limit(),
     }
+
+
+def _map_limit() -> dict[str, str]:
+    """The limit of memory maps of a process, where the system has one."""
+    try:
+        text = Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii")
+    except OSError:
+        return {}
+    return {"bolideMapLimit": text.strip()}
 
 
 def broker_figures(
@@ -174,6 +188,7 @@ def broker_figures(
         "brokerVersionDesc": ROCKETMQ_VERSION_NAME,
         "brokerVersion": str(ROCKETMQ_VERSION),
         "bolideVersion": __version__,
+        "bolideKernel": "compiled" if kernel.COMPILED else "python",
         "startAcceptSendRequestTimeStamp": str(int(accepts_from * 1000)),
         **{
             f"scheduleMessageOffset_{level}": f"{delivered},{end}"
