@@ -23,6 +23,7 @@ from bolide.protocol import fastjson
 from bolide.protocol.bodies.timers import PendingTimer, PendingTimers
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import Header, NoHeader
+from bolide.protocol.headers.runtime import TimerEngineHeader
 from bolide.protocol.headers.send import RecallHeader, RecallReply
 from bolide.protocol.headers.timers import ListTimersHeader, RecallTimersHeader
 from bolide.protocol.hosts import pack_host
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 _TAG = "_RECALL_TAG_"
 _BODY = b"0"
 _MAX_PAGE = 1000
+_FILE_ENGINE, _ROCKSDB_ENGINE = "F", "R"
 
 
 class _Region(Header, frozen=True, kw_only=True):
@@ -132,6 +134,20 @@ class TimerHandlers:
         if handle.timestamp - self._now_ms() > config.timer_max_delay_sec * 1000:
             raise IllegalOperation("recall failed, the time of the handle exceeds timerMaxDelaySec")
         return handle
+
+    @handles(TimerEngineHeader, RequestCode.SWITCH_TIMER_ENGINE)
+    def switch_engine(self, request: Request[TimerEngineHeader]) -> Reply:
+        """Accept the engine that runs; RocketMQ refuses the other one likewise by default."""
+        if not self._cell.value.timer_wheel_enable:
+            raise InvalidParameter("broker timerWheelEnable is false")
+        if request.header.engine == _ROCKSDB_ENGINE:
+            raise InvalidParameter(
+                "timerRocksDBEnable must be configured true when broker start: this broker has the"
+                f" engine {_FILE_ENGINE} only"
+            )
+        if request.header.engine != _FILE_ENGINE:
+            raise InvalidParameter(f"param error: the engine is {_FILE_ENGINE}")
+        return Reply(remark="switch timer engine success")
 
     @handles(RecallTimersHeader, RequestCode.BOLIDE_RECALL_TIMERS)
     async def recall_by_key(self, request: Request[RecallTimersHeader]) -> Reply:
