@@ -162,7 +162,10 @@ async def test_the_engine_in_files_may_be_chosen_and_no_other(tmp_path: Path) ->
             await client.call(broker.address, RequestCode.SWITCH_TIMER_ENGINE, header)
 
         await choose("F")
-        for engine, reason in (("R", "timerRocksDBEnable must be configured"), ("X", "param error")):
+        for engine, reason in (
+            ("R", "timerRocksDBEnable must be configured"),
+            ("X", "param error"),
+        ):
             with pytest.raises(InvalidParameter, match=reason):
                 await choose(engine)
 

@@ -76,7 +76,7 @@ class Clients:
             group: the group of the consumer.
             client_id: the id of the consumer.
             stacks: whether to report thread stacks.
-            address: the broker that relays the question; by default each of the group until one knows it.
+            address: the broker that relays the question; by default each of the group in turn.
 
         Raises:
             ServerError: the client is connected to none of the group's brokers.
