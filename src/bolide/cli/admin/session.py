@@ -127,8 +127,16 @@ def complete_or_exit() -> Iterator[None]:
 def reason_of(exc: BolideError) -> str:
     """The message of an error on one line, with its notes."""
     text = " ".join(str(exc).split()) or type(exc).__name__
-    notes = "".join(f" ({note})" for note in getattr(exc, "__notes__", ()))
-    return one_line(text + notes)
+    notes = [*getattr(exc, "__notes__", ()), *_advice(exc)]
+    return one_line(text + "".join(f" ({note})" for note in notes))
+
+
+def _advice(exc: BolideError) -> list[str]:
+    if isinstance(exc, NoPermission) and str(exc).startswith(_WITHOUT_SIGNATURE):
+        access_key, _ = own_credentials()
+        if access_key is None:
+            return [f"this command does not sign: set {ACCESS_KEY} and {SECRET_KEY}"]
+    return []
 
 
 async def _run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T]]) -> T:
@@ -136,12 +144,7 @@ async def _run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T
     async with AdminClient(
         name_server, access_key=access_key, secret_key=secret_key, tls=chosen_tls()
     ) as admin:
-        try:
-            return await act(admin)
-        except NoPermission as exc:
-            if access_key is None and str(exc).startswith(_WITHOUT_SIGNATURE):
-                exc.add_note(f"this command does not sign: set {ACCESS_KEY} and {SECRET_KEY}")
-            raise
+        return await act(admin)
 
 
 async def targets(
