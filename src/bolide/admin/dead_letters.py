@@ -379,6 +379,7 @@ def copy_of(message: StoredMessage, letter: DeadLetter, target: str) -> Message:
     if target == retry_topic(letter.group) and letter.origin_topic is not None:
         kept[PropertyName.RETRY_TOPIC] = letter.origin_topic  # under which consumers get it
     kept[REPLAYED_FROM] = letter.position
+    kept.setdefault(PropertyName.UNIQUE_ID, letter.message_id)  # by which the copy is found
     return Message.unchecked(target, message.body, kept, message.flag)
 
 
