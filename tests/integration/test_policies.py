@@ -506,8 +506,20 @@ def test_policies_are_administered_by_commands(commands: Commands) -> None:
         ["User:carl", "Custom", "Topic:orders", "Sub", "-", "Deny"],
         ["User:carl", "Custom", "Group:bill*", "Pub,Sub", "127.0.0.0/8", "Allow"],
     ]
-    commands.one("deleteAcl", "-s", "User:carl", "-r", "Topic:orders", "--yes")
+    lost = ("deleteAcl", "-s", "User:carl", "-r", "Topic:orders")
+    (entry,) = json.loads(commands.one(*lost, "--dry-run", "--json"))
+    assert (entry["resource"], entry["actions"], entry["decision"]) == (
+        "Topic:orders",
+        ["Sub"],
+        "Deny",
+    )
+    assert "Delete these policies of User:carl? [y/N]" in commands.one(*lost, code=1)
+    whole = commands.one("deleteUser", "-u", "carl", "--dry-run")
+    assert [line.split()[2] for line in whole.splitlines()[1:]] == ["Topic:orders", "Group:bill*"]
+    commands.one(*lost, "--yes")
     assert "Topic:orders" not in commands.one("listAcl", "-s", "carl")
+    for words in (("printMsg", "-t", "orders"), ("listDeadLetters", "-g", "bills")):
+        assert "User:carl" in commands(*words, user="carl", code=1)
     commands.one("deleteUser", "-u", "carl", "--yes")
 
 

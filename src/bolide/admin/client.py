@@ -14,6 +14,7 @@ from bolide.admin.consequences import Consequences
 from bolide.admin.consumer_lag import ConsumerLag
 from bolide.admin.consumer_status import ConsumerStatuses
 from bolide.admin.controllers import Controllers
+from bolide.admin.dead_letters import DeadLetters
 from bolide.admin.exports import Exports
 from bolide.admin.groups import Groups, Pop
 from bolide.admin.held_messages import HalfMessages, Timers
@@ -97,6 +98,7 @@ class AdminClient:
         self.clients = Clients(servers)
         self.consumer_status = ConsumerStatuses(servers)
         self.consequences = Consequences(servers)
+        self.dead_letters = DeadLetters(servers)
         self.offsets = Offsets(servers)
         self.parked = Parked(servers)
         self.progress = ConsumerLag(servers)

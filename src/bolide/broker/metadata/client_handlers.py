@@ -208,7 +208,7 @@ def _connection(member: Member) -> bodies.Connection:
 def _producer(member: Member) -> bodies.ConnectedProducer:
     return bodies.ConnectedProducer(
         client_id=member.client_id,
-        remote_ip=member.connection.peer,
+        remote_ip=f"/{member.connection.peer}",  # as Java prints an address
         language=member.language,
         version=member.version,
         last_update_timestamp=int(member.last_seen * 1000),

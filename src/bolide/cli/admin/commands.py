@@ -13,6 +13,7 @@ from bolide.cli.admin import (
     compaction_log,
     consumers,
     controllers,
+    dead_letters,
     exports,
     groups,
     held_messages,
@@ -98,6 +99,10 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         ),
         "cloneGroupOffset": changes(
             offsets.clone_group_offset, "-s billing -d billing-2 -t Orders"
+        ),
+        "listDeadLetters": reads(dead_letters.list_dead_letters, "-g billing"),
+        "redriveDeadLetters": changes(
+            dead_letters.redrive_dead_letters, "-g billing -t Orders --dry-run"
         ),
         "listParked": reads(parked.list_parked, "-g billing"),
         "resumeParked": changes(parked.resume_parked, "-g billing -k order-1"),

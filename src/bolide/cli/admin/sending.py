@@ -10,9 +10,16 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.cli.admin.credentials import own_credentials
-from bolide.cli.admin.session import AsDocument, NameServer, Switch, Topic, is_true, exit_code_of,
-    reason_of, run
-from bolide.cli.command_line import FAILED
+from bolide.cli.admin.session import (
+    AsDocument,
+    NameServer,
+    Switch,
+    Topic,
+    exit_code_of,
+    is_true,
+    reason_of,
+    run,
+)
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
 from bolide.cli.tls_options import chosen_tls
@@ -112,8 +119,8 @@ class _Sent:
 
     def document(self) -> dict[str, object]:
         place = {"brokerName": self.broker, "queueId": self.queue_id}
-        done = self.failure is None
-        return place | {"sendResult": done, "rt": round(self.ms, 3), "failure": self.failure and reason_of(self.failure)}
+        failure = None if self.failure is None else reason_of(self.failure)
+        return place | {"sendResult": not failure, "rt": round(self.ms, 3), "failure": failure}
 
 
 async def _timed(producer: "Producer", message: Message, number: int) -> _Sent:
