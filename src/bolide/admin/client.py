@@ -15,6 +15,7 @@ from bolide.admin.consumer_lag import ConsumerLag
 from bolide.admin.consumer_status import ConsumerStatuses
 from bolide.admin.controllers import Controllers
 from bolide.admin.dead_letters import DeadLetters
+from bolide.admin.drain import Drain
 from bolide.admin.exports import Exports
 from bolide.admin.groups import Groups, Pop
 from bolide.admin.held_messages import HalfMessages, Timers
@@ -104,6 +105,7 @@ class AdminClient:
         self.progress = ConsumerLag(servers)
         self.traffic = Traffic(servers)
         self.exports = Exports(servers)
+        self.drain = Drain(servers)
         self.monitoring = Monitoring(servers)
         self.pop = Pop(servers)
         self.filters = FilterFunctions(servers)

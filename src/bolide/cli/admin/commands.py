@@ -14,6 +14,7 @@ from bolide.cli.admin import (
     consumers,
     controllers,
     dead_letters,
+    drain,
     exports,
     groups,
     held_messages,
@@ -154,6 +155,7 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         "updateBrokerConfig": changes(
             brokers.update_broker_config, "-b 127.0.0.1:10911 -k fileReservedTime -v 48"
         ),
+        "drain": changes(drain.drain, "-b 127.0.0.1:10911 --timeout 600"),
         "brokerConsumeStats": reads(statistics.broker_consume_stats, "-b 127.0.0.1:10911 -l 1000"),
         "statsAll": reads(statistics.stats_all, "-a"),
         "sendMsgStatus": changes(send_checks.send_msg_status, "-b broker-a -c 10"),

@@ -154,7 +154,11 @@ def reset_master_flush_offset(
 
     Bolide's slaves accept it without effect: they start where their own log ends.
     """
-    run(name_server, lambda admin: admin.brokers.reset_flush_offset(broker, offset))
+    reason = "the broker has no such position: RocketMQ does since 5.0"
+    run(
+        name_server,
+        lambda admin: applicable(admin.brokers.reset_flush_offset(broker, offset), reason),
+    )
     if as_document:
         print_document({"broker": broker, "masterFlushOffset": offset})
     else:
@@ -178,10 +182,10 @@ def set_commit_log_read_ahead_mode(
 
     async def act(admin: AdminClient) -> tuple[dict[str, str], dict[str, str]]:
         titles = await titles_of(admin, broker, cluster)
-        answers = await answers_of(
+        asked = answers_of(
             titles, lambda at: admin.brokers.set_read_ahead(at, int(mode)), changes=True
         )
-        return titles, answers
+        return titles, await applicable(asked, "the broker cannot: RocketMQ does since 5.2")
 
     titles, answers = run(name_server, act)
     if as_document:
@@ -229,7 +233,7 @@ def switch_timer_engine(
             addresses, lambda at: admin.brokers.switch_timer_engine(at, engine), changes=True
         )
 
-    reason = "the broker has one engine for timers, the files of the timer wheel"
+    reason = "the broker has one engine for timers: only RocketMQ has two, since 5.5"
     answers = run(name_server, lambda admin: applicable(act(admin), reason))
     if as_document:
         print_document([{"broker": address, "engine": name} for address in answers])
