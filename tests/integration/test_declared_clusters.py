@@ -31,6 +31,9 @@ accounts:
   secretKey: secret-of-orders
   topicPerms: [Orders=PUB|SUB]
 """
+ROOT_OF_PROJECT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT_OF_PROJECT / "examples" / "cluster.yml"
+PAGE = ROOT_OF_PROJECT / "docs" / "how-to" / "declare-a-cluster.md"
 DOCUMENT = """\
 version: 1
 topics:
@@ -112,6 +115,15 @@ async def _check_export(found: Cluster) -> None:
     assert written["users"]["shop"]["password"] == "${PASSWORD_SHOP}"
     assert "accounts" not in written
     assert "nothing to do" in await found.run("apply", str(file), "--prune")
+
+
+@on_loop
+async def test_the_example_is_applied_as_the_documentation_shows_it(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    assert f"```yaml\n{text}```\n" in PAGE.read_text(encoding="utf-8")
+    async with cluster(tmp_path, "broker-a") as found:
+        assert "5 to create" in await found.apply(text, "--yes")
+        assert "nothing to do" in await found.apply(text, "--prune")
 
 
 @on_loop
