@@ -1,28 +1,20 @@
 """`bolide export` and `bolide apply` against brokers of ours."""
 
-import asyncio
 import json
 import stat
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from typer.testing import CliRunner
 
 from bolide.admin import AdminClient
-from bolide.broker.server import Broker
-from bolide.cli import app
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import RemotingClient
 from tests.support.access import FIRST_USER, INNER, ROOT, ROOT_PASSWORD
 from tests.support.aio import on_loop
-from tests.support.broker import configs_in
 from tests.support.brokers import broker_header, plain, topics_body
-from tests.support.name_servers import name_server
+from tests.support.command_cluster import Cluster, cluster
 
 ACCESS: dict[str, Any] = {
     "authentication_enabled": True,
@@ -39,6 +31,9 @@ accounts:
   secretKey: secret-of-orders
   topicPerms: [Orders=PUB|SUB]
 """
+ROOT_OF_PROJECT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT_OF_PROJECT / "examples" / "cluster.yml"
+PAGE = ROOT_OF_PROJECT / "docs" / "how-to" / "declare-a-cluster.md"
 DOCUMENT = """\
 version: 1
 topics:
@@ -57,52 +52,6 @@ users:
     policies:
       - {resource: "Topic:Orders", actions: [Pub], decision: Allow, sourceIps: [10.0.0.0/8]}
 """
-NOTHING: Mapping[str, str] = {}
-
-
-@dataclass(frozen=True)
-class Cluster:
-    name_server: str
-    brokers: list[Broker]
-    directory: Path
-    keys: dict[str, str | None] = field(default_factory=dict)
-
-    async def run(
-        self, *words: str, code: int = 0, env: Mapping[str, str] = NOTHING, only: str = "output"
-    ) -> str:
-        """What a command prints on both streams or one, if it ends with that code."""
-        arguments = [*words, "-n", self.name_server]
-        given = {"BOLIDE_ASSUME_YES": None, **self.keys, **env}
-        done = await asyncio.to_thread(CliRunner().invoke, app, arguments, env=given, input="n\n")
-        assert done.exit_code == code, (words, done.output, done.exception)
-        printed: str = getattr(done, only)
-        return printed
-
-    async def apply(
-        self, text: str, *words: str, code: int = 0, env: Mapping[str, str] = NOTHING
-    ) -> str:
-        file = self.directory / "cluster.yml"
-        file.write_text(text)
-        return await self.run("apply", str(file), *words, code=code, env=env)
-
-    async def exported(self, *words: str) -> Any:
-        return json.loads(await self.run("export", "--json", *words, only="stdout"))
-
-
-@asynccontextmanager
-async def cluster(directory: Path, *names: str, **settings: Any) -> AsyncIterator[Cluster]:
-    signs = {"BOLIDE_ACCESS_KEY": ROOT, "BOLIDE_SECRET_KEY": ROOT_PASSWORD}
-    async with AsyncExitStack() as stack:
-        names_server = await stack.enter_async_context(name_server(directory / "names"))
-        brokers = []
-        for name in names:
-            # The brokers have users of their own each, as they have in RocketMQ.
-            config, store = configs_in(
-                directory / name, broker_name=name, name_servers=(names_server.address,), **settings
-            )
-            brokers.append(await stack.enter_async_context(Broker(config, store)))
-        keys = signs if "authentication_enabled" in settings else {}
-        yield Cluster(names_server.address, brokers, directory, dict(keys))
 
 
 @on_loop
@@ -166,6 +115,15 @@ async def _check_export(found: Cluster) -> None:
     assert written["users"]["shop"]["password"] == "${PASSWORD_SHOP}"
     assert "accounts" not in written
     assert "nothing to do" in await found.run("apply", str(file), "--prune")
+
+
+@on_loop
+async def test_the_example_is_applied_as_the_documentation_shows_it(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    assert f"```yaml\n{text}```\n" in PAGE.read_text(encoding="utf-8")
+    async with cluster(tmp_path, "broker-a") as found:
+        assert "5 to create" in await found.apply(text, "--yes")
+        assert "nothing to do" in await found.apply(text, "--prune")
 
 
 @on_loop

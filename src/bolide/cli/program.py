@@ -208,6 +208,13 @@ class ClusterGroup(LazyGroup):
         )  # fmt: skip
 
 
+class ConfigGroup(LazyGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli.config import load  # noqa: PLC0415
+
+        return load()
+
+
 class ProgramGroup(TyperGroup):
     """The commands of `bolide`, with those that are loaded on first use."""
 
@@ -251,6 +258,7 @@ for _group, _name, _text in (
     (MetricsGroup, "metrics", "Print a dashboard for Grafana and alert rules for Prometheus."),
     (BenchGroup, "bench", "Benchmark a Bolide or RocketMQ cluster."),
     (PipelineGroup, "pipeline", "Process messages with Spark."),
+    (ConfigGroup, "config", "Explain the settings of servers."),
 ):
     app.add_typer(
         typer.Typer(cls=_group, no_args_is_help=True, **_TYPER_OPTIONS), name=_name, help=_text

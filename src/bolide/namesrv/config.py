@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolide.auth.settings import IGNORED_ACCESS, AccessSettings
-from bolide.config import Ignored, option, options_of
+from bolide.config import Ignored, Unit, option, options_of
 from bolide.controller.config import IGNORED_CONTROLLER, ControllerConfig
 from bolide.logs import LogLevel
 from bolide.remoting.settings import (
@@ -74,6 +74,7 @@ class NameServerConfig(AccessSettings, ServerSettings):
         "Seconds after the start in which needWaitForService refuses route look-ups.",
         bounds=(0, 86400),
         live=True,
+        unit=Unit.SECONDS,
     )
 
     # Files and operation

@@ -150,9 +150,16 @@ class _Execution:
             white_address=after["whiteRemoteAddress"],
             default_topic=after["defaultTopicPerm"],
             default_group=after["defaultGroupPerm"],
-            topics=[f"{name}={permission}" for name, permission in after["topicPerms"].items()],
-            groups=[f"{name}={permission}" for name, permission in after["groupPerms"].items()],
+            topics=_grants(change, "topicPerms"),
+            groups=_grants(change, "groupPerms"),
         )
+
+
+def _grants(change: Change, name: str) -> list[str] | None:
+    """The grants to send; None if there are none before or after, which RocketMQ cannot read."""
+    if not (change.after[name] or change.before.get(name)):
+        return None
+    return [f"{key}={permission}" for key, permission in change.after[name].items()]
 
 
 def _config(change: Change, name: str, shape: type[T]) -> T:

@@ -28,6 +28,7 @@ from bolide.broker.metadata.topic_attributes import TOPIC_ATTRIBUTES, changed_at
 from bolide.protocol.refusals import InvalidParameter
 
 _QUEUES = (READ_QUEUES, WRITE_QUEUES)
+_GRANTS = ("topicPerms", "groupPerms")
 _SUPER = "Super"
 
 
@@ -262,6 +263,8 @@ class _Planning:
     def _check(
         self, declared: Declared, state: BrokerState, before: Fields | None, after: Fields
     ) -> None:
+        if declared.kind is Kind.ACCOUNTS and declared.name in state.secrets:
+            self._check_grants(declared, state, before or {}, after)
         if declared.kind is not Kind.TOPICS:
             return
         old = (before or {}).get(ATTRIBUTES, {})
@@ -280,6 +283,18 @@ class _Planning:
                 f"{declared}: fewer queues are read than written at {state.label}: nobody gets"
                 f" what is sent to queues {after[READ_QUEUES]} to {after[WRITE_QUEUES] - 1}",
             )
+
+    def _check_grants(
+        self, declared: Declared, state: BrokerState, before: Fields, after: Fields
+    ) -> None:
+        """What RocketMQ's brokers refuse, which are those that tell secrets."""
+        for name in _GRANTS:
+            if before.get(name) and not after[name]:
+                self._problem(
+                    declared,
+                    f"{declared}: the broker {state.label} of RocketMQ cannot empty {name}: deny"
+                    " one, such as Orders=DENY, or delete the account first",
+                )
 
     def _check_attributes(
         self, declared: Declared, old: Mapping[str, str] | None, new: Mapping[str, str]

@@ -29,7 +29,7 @@ from bolide.broker.settings.without_effect import (
     IGNORED,
     IGNORED_IN_FILES,
 )
-from bolide.config import load, option, options_of
+from bolide.config import Unit, load, option, options_of
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
 from bolide.metrics.settings import MetricsSettings, check_metrics, with_port_given
@@ -207,7 +207,7 @@ class BrokerConfig(
     )  # fmt: skip
     start_accept_send_request_time_stamp: float = option(
         0.0, "Timestamp in milliseconds before which the broker refuses sends.",
-        bounds=(0, 2**53), scale=1000, live=True,
+        bounds=(0, 2**53), scale=1000, live=True, unit=Unit.TIMESTAMP,
     )  # fmt: skip
 
     # Pulling
@@ -227,7 +227,7 @@ class BrokerConfig(
     )  # fmt: skip
     max_pull_bytes: int = option(
         1024 * 1024, "Maximum size in bytes of a pull, unless a maxTransfer… setting is given.",
-        bounds=(1, _INT_MAX), ours=True, live=True,
+        bounds=(1, _INT_MAX), ours=True, live=True, unit=Unit.BYTES,
     )  # fmt: skip
     transfer_limits_given: bool = option(
         False,
@@ -284,7 +284,7 @@ class BrokerConfig(
         -1,
         "Minutes of inactivity after which a statistic is dropped; -1 keeps all, and up to 10 means"
         " 30.",
-        key="maxStatsIdleTimeInMinutes", bounds=(-1, _INT_MAX),
+        key="maxStatsIdleTimeInMinutes", bounds=(-1, _INT_MAX), unit=Unit.MINUTES,
     )  # fmt: skip
     log_level: LogLevel = option(
         LogLevel.INFO, "Minimum level of log messages.", ours=True, live=True
