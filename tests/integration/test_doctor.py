@@ -315,3 +315,33 @@ def test_the_command_prints_and_ends_as_documented(home: Path, started: list[Run
     unknown = run("bolide", "doctor", "-n", at, "--cluster", "nowhere")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert "knows no cluster 'nowhere'" in unknown.stderr
+
+
+def test_a_slave_that_hangs_or_was_killed_is_missed(home: Path) -> None:
+    port = free_port((10, 1033, 1035, 1036, 1133, 1135, 1136))
+    words = ("--replicas", "2", "--base-port", str(port), "--detach", "--network", "plain")
+    up = run("bolide", "cluster", "up", *words, "mappedFileSizeCommitLog=1048576")
+    assert up.returncode == 0, up.stderr
+    slave = f"broker-a (id 1) at 127.0.0.1:{port + 1135}"
+    master = f"broker-a (id 0) at 127.0.0.1:{port + 1035}"
+
+    def errors() -> dict[tuple[str, str], str]:
+        done = run("bolide", "doctor", "-n", f"127.0.0.1:{port}", "--timeout", "1", "--json")
+        return {
+            (each["id"], each["subject"]): each["measured"]
+            for each in json.loads(done.stdout)["findings"]
+            if each["severity"] == "error"
+        }
+
+    try:
+        assert errors() == {}
+        assert run("bolide", "cluster", "pause", "broker-a-1").returncode == 0
+        hanging = errors()
+        assert hanging.keys() == {("broker-reachable", slave)}
+        assert "does not answer" in hanging["broker-reachable", slave]
+        assert run("bolide", "cluster", "kill", "broker-a-1").returncode == 0
+        assert errors() == {
+            ("replicas", master): "1 of 1 slaves are not connected to it.",
+        }
+    finally:
+        run("bolide", "cluster", "down")
