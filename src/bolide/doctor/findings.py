@@ -51,6 +51,7 @@ KINDS = {
     "settings": "The settings of each broker can be read.",
     "access-control": "What is reached over the network is protected.",
     "encryption": "What is reached over the network is encrypted.",
+    "ha-port": "Not everybody may copy the log.",
     "automatic-topics": "Topics are created by an operator only.",
     "durability": "An acknowledged message is on a disk or on two machines.",
     "compiled-kernel": "The compiled modules are in use.",
@@ -90,7 +91,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     findings: tuple[Finding, ...]
     is_reachable: bool
-    """Whether a NameServer or broker answered."""
+    """Whether a NameServer answered, be it with a refusal."""
     seconds: float
 
     @property
