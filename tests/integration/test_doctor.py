@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from bolide.admin import AdminClient, ClusterNotFound
@@ -25,6 +24,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.remoting.address import split_address
 from bolide.remoting.client import RemotingClient
 from bolide.store.config import FlushMode
+from tests.support.access import FIRST_USER, INNER, ROOT, ROOT_PASSWORD
 from tests.support.aio import on_loop
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.brokers import broker_header, plain, topics_body
@@ -47,8 +47,8 @@ class Hospital:
         self._stack = stack
         self._count = 0
 
-    async def name_server(self) -> NameServer:
-        return await self._stack.enter_async_context(name_server(self._new()))
+    async def name_server(self, **settings: Any) -> NameServer:
+        return await self._stack.enter_async_context(name_server(self._new(), **settings))
 
     async def broker(self, *servers: NameServer, **settings: Any) -> Broker:
         names = tuple(each.address for each in servers)
@@ -219,6 +219,44 @@ async def test_brokers_that_are_dead_misaddressed_late_or_without_master(tmp_pat
 
 
 @on_loop
+async def test_without_credentials_nothing_behind_access_control_is_in_order(
+    tmp_path: Path,
+) -> None:
+    secured: dict[str, Any] = {
+        "authentication_enabled": True, "authorization_enabled": True,
+        "init_authentication_user": FIRST_USER, "auth_config_path": tmp_path / "auth",
+    }  # fmt: skip
+    async with hospital(tmp_path) as ward:
+        server = await ward.name_server()
+        guarded = await ward.broker(
+            server, **secured, inner_client_authentication_credentials=INNER
+        )
+        label = f"broker-a (id 0) at {guarded.address}"
+
+        report = await report_of(server.address)
+        unknown = found(report, "settings", Severity.UNKNOWN)
+        assert unknown.keys() == {label}
+        assert {"disk-usage", "clock-difference", "topic-queues", "version-mix"} <= of_cluster(
+            report, Severity.UNKNOWN
+        )
+        assert label not in found(report, "clock-difference", Severity.OK)
+        commands = {each.command for each in report.findings if each.severity is Severity.UNKNOWN}
+        assert "export BOLIDE_ACCESS_KEY=… BOLIDE_SECRET_KEY=…" in commands
+
+        keys = {"access_key": ROOT, "secret_key": ROOT_PASSWORD}
+        async with AdminClient(server.address, **keys) as admin:
+            report = await examine(admin, limits=QUICK)
+        assert of_cluster(report, Severity.UNKNOWN, Severity.ERROR) == set()
+        assert found(report, "access-control", Severity.OK).keys() == {label}
+
+        locked = await ward.name_server(**secured)
+        report = await report_of(locked.address)
+        assert report.is_reachable
+        (measured,) = found(report, "name-server-reachable", Severity.ERROR).values()
+        assert measured.startswith("It answers, and refuses to name its brokers: ")
+
+
+@on_loop
 async def test_topics_and_groups_that_lose_messages(tmp_path: Path) -> None:
     async with hospital(tmp_path) as ward, AsyncExitStack() as stack:
         server = await ward.name_server()
@@ -297,21 +335,47 @@ def test_the_command_prints_and_ends_as_documented(home: Path, started: list[Run
     assert faulty.stdout.startswith(f"ERROR (1)\n  name-server-reachable  {closed}: It does not")
     assert "OK (" in faulty.stdout
 
-    document = json.loads(run("bolide", "doctor", "-n", at, "--json").stdout)
+    def invoke(*words: str, code: int = 0) -> str:
+        done = CliRunner().invoke(app, ["doctor", *words])
+        assert done.exit_code == code, done.output
+        return done.output
+
+    document = json.loads(invoke("-n", at, "--json"))
     assert document["reachable"] is True
     assert document["counts"]["error"] == 0
     kinds = [each["id"] for each in document["findings"]]
     assert {"name-server-reachable", "clock-difference", "java"} & {*kinds}
-    text = run("bolide", "doctor", "-n", at, "--output", "yaml").stdout
-    assert [each["id"] for each in yaml.safe_load(text)["findings"]] == kinds
-    rows = list(
-        csv.DictReader(run("bolide", "doctor", "-n", at, "--output", "csv").stdout.splitlines())
-    )
+    rows = list(csv.DictReader(invoke("-n", at, "--output", "csv").splitlines()))
     assert [row["id"] for row in rows] == kinds
 
-    assert run("bolide", "doctor", "-n", closed).returncode == 3
-    assert run("bolide", "doctor", "-n", "nonsense").returncode == 2
-    assert run("bolide", "doctor").returncode == 2
-    unknown = run("bolide", "doctor", "-n", at, "--cluster", "nowhere")
-    assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert "knows no cluster 'nowhere'" in unknown.stderr
+    assert "No server answers" in invoke("-n", closed, code=3)
+    invoke("-n", "nonsense", code=2)
+    invoke(code=2)
+    unknown = invoke("-n", at, "--cluster", "nowhere", code=1)
+    assert "knows no cluster 'nowhere'" in unknown
+
+
+def test_a_slave_that_hangs_or_was_killed_is_missed(home: Path) -> None:
+    port = free_port((10, 1033, 1035, 1036, 1133, 1135, 1136))
+    words = ("--replicas", "2", "--base-port", str(port), "--detach", "--network", "plain")
+    up = run("bolide", "cluster", "up", *words, "mappedFileSizeCommitLog=1048576")
+    assert up.returncode == 0, up.stderr
+    slave = f"broker-a (id 1) at 127.0.0.1:{port + 1135}"
+    master = f"broker-a (id 0) at 127.0.0.1:{port + 1035}"
+
+    def errors() -> dict[tuple[str, str], str]:
+        found = asyncio.run(report_of(f"127.0.0.1:{port}")).of(Severity.ERROR)
+        return {(each.id, each.subject): each.measured for each in found}
+
+    try:
+        assert errors() == {}
+        assert run("bolide", "cluster", "pause", "broker-a-1").returncode == 0
+        hanging = errors()
+        assert hanging.keys() == {("broker-reachable", slave)}
+        assert "does not answer" in hanging["broker-reachable", slave]
+        assert run("bolide", "cluster", "kill", "broker-a-1").returncode == 0
+        assert errors() == {
+            ("replicas", master): "1 of 1 slaves are not connected to it.",
+        }
+    finally:
+        run("bolide", "cluster", "down")

@@ -133,13 +133,11 @@ def _print_styled(report: "Report", everything: bool) -> None:
             name, _, told = title.partition("  ")
             console.print(Padding(f"[{style}]{escape(name)}[/]  {escape(told)}", (0, 0, 0, 2)))
             for line in rest:
-                is_command = line.lstrip().startswith("$")
                 text = escape(line.strip())
-                shown = f"[bold]{text}[/]" if is_command else f"[dim]{text}[/]"
-                # A command stays on one line, so that it can be copied.
-                console.print(
-                    Padding(shown, (0, 0, 0, 4)), soft_wrap=is_command, no_wrap=is_command
-                )
+                if text.startswith("$"):  # on one line, so that it can be copied
+                    console.print(f"    [bold]{text}[/]", soft_wrap=True)
+                else:
+                    console.print(Padding(f"[dim]{text}[/]", (0, 0, 0, 4)))
         console.print()
     console.print(escape(_summary(report, everything)))
 

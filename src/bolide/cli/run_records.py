@@ -101,6 +101,7 @@ class RecordFile:
     def __init__(self, record: RunRecord) -> None:
         self.record = record
         self._directory: Path | None = next(iter(directories()), None)
+        self._is_new = True
 
     def write(self, **changes: object) -> None:
         """Write the record, or replace it with changes."""
@@ -109,7 +110,10 @@ class RecordFile:
         self.record = msgspec.structs.replace(self.record, **changes)
         aside = self._path.with_suffix(".tmp")
         try:
-            self._directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+            if self._is_new:
+                self._directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+                running_servers()  # removes what killed servers have left
+                self._is_new = False
             with create_file(aside, SECRET_MODE) as file:
                 file.write(msgspec.json.encode(self.record))
             aside.replace(self._path)  # a reader finds a whole file

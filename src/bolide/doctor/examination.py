@@ -13,7 +13,7 @@ from bolide.doctor import (
     settings_checks,
     topic_checks,
 )
-from bolide.doctor.facts import ClusterFacts, is_known
+from bolide.doctor.facts import Cause, ClusterFacts, Unanswered
 from bolide.doctor.findings import Finding, Report, in_order
 from bolide.doctor.survey import Limits, Survey
 
@@ -50,12 +50,18 @@ async def examine(
         looking.cancel()
         await asyncio.wait([looking])
     found = [*_judge(facts), *machine.check(here)]
-    reachable = bool(facts.answering) or any(is_known(each.connected) for each in facts.brokers)
+    reachable = any(_answers(each.info) for each in facts.name_servers)
     return Report(
         findings=in_order(found),
         is_reachable=reachable,
         seconds=round(loop.time() - begun, 3),
     )
+
+
+def _answers(value: object) -> bool:
+    """Whether a server answered, be it with a refusal."""
+    silent = {Cause.NOT_CONNECTED, Cause.NO_ANSWER}
+    return not isinstance(value, Unanswered) or value.cause not in silent
 
 
 def _judge(facts: ClusterFacts) -> Iterator[Finding]:

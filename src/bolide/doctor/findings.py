@@ -23,6 +23,46 @@ class Severity(StrEnum):
     OK = "ok"
 
 
+KINDS = {
+    "name-server-reachable": "Each NameServer of the list answers.",
+    "name-servers-agree": "All NameServers know the same brokers and topics.",
+    "broker-registered": "A broker is registered.",
+    "broker-reachable": "Each broker answers at the address that it announces.",
+    "broker-identity": "The broker that answers there is the one that registered.",
+    "broker-address-loopback": "No broker announces loopback to a network.",
+    "vip-port": "The port two below that of the broker is open, for old Java clients.",
+    "clock-difference": "The clock of each broker agrees with this one.",
+    "disk-usage": "The disks of each broker have room.",
+    "broker-load": "No send waits for long, and all messages are in their queues.",
+    "broker-permission": "Each broker takes and delivers messages.",
+    "broker-limits": "Each broker may open and map enough files.",
+    "version-mix": "All brokers have one version.",
+    "master": "Each broker group has one master.",
+    "replicas": "The slaves of each master are connected and have its log.",
+    "replicas-in-sync": "The controllers have all replicas in the sync-state set.",
+    "controller-reachable": "A controller leads.",
+    "ha-address": "Slaves can copy from the address that they are told.",
+    "topic-queues": "Topics have as many queues to read as to write.",
+    "topic-brokers": "Topics have the same queues on each broker.",
+    "topic-permission": "Topics can be read and written.",
+    "subscriptions": "The members of each group subscribe to the same.",
+    "dead-letters": "No group has dead letters.",
+    "consumer-lag": "No group is far behind.",
+    "settings": "The settings of each broker can be read.",
+    "access-control": "What is reached over the network is protected.",
+    "encryption": "What is reached over the network is encrypted.",
+    "ha-port": "Not everybody may copy the log.",
+    "automatic-topics": "Topics are created by an operator only.",
+    "durability": "An acknowledged message is on a disk or on two machines.",
+    "compiled-kernel": "The compiled modules are in use.",
+    "open-files": "Processes here may open enough files.",
+    "memory-maps": "Processes here may map enough files.",
+    "spark": "Spark is installed.",
+    "java": "Spark has a Java that it runs on.",
+    "pyspark-python": "Spark's workers have the Python of this process, and its packages.",
+}
+"""What is in order if a check finds nothing, by the id of its findings."""
+
 _RANKS = {severity: rank for rank, severity in enumerate(Severity)}
 
 
@@ -30,7 +70,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one check on one subject."""
 
     id: str
-    """The kind of finding, in lower case with hyphens; it does not change between versions."""
+    """The kind of finding, one of `KINDS`; it does not change between versions."""
     severity: Severity
     subject: str
     """The server, topic or group that was checked."""
@@ -41,13 +81,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
     """What mends it, or shows more where no command mends it."""
 
+    def __post_init__(self) -> None:
+        if self.id not in KINDS:
+            raise ValueError(f"{self.id!r} is not in KINDS")
+
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """All findings of an examination, worst first."""
 
     findings: tuple[Finding, ...]
     is_reachable: bool
-    """Whether a NameServer or broker answered."""
+    """Whether a NameServer answered, be it with a refusal."""
     seconds: float
 
     @property

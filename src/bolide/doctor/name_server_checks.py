@@ -22,6 +22,18 @@ def _reachable(server: NameServerFacts, facts: ClusterFacts) -> Iterator[Finding
             id=name, severity=Severity.OK, subject=address, measured=f"It answers in {took:.0f} ms."
         )
         return
+    if server.info.cause in {Cause.NO_PERMISSION, Cause.REFUSED, Cause.UNSUPPORTED}:
+        yield Finding(
+            id=name,
+            severity=Severity.ERROR,
+            subject=address,
+            measured=f"It answers, and refuses to name its brokers: {server.info.reason}.",
+            why="Nothing behind it could be examined, and clients without credentials are refused.",
+            command="export BOLIDE_ACCESS_KEY=… BOLIDE_SECRET_KEY=…"
+            if server.info.cause is Cause.NO_PERMISSION
+            else _start_command(server),
+        )
+        return
     others = facts.answering
     why = "Clients find brokers and topics through NameServers."
     if others:

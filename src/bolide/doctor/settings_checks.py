@@ -21,6 +21,7 @@ def check(facts: ClusterFacts) -> Iterator[Finding]:
             continue
         yield from _access(broker, broker.config)
         yield from _encryption(broker, broker.config)
+        yield from _ha_port(broker, broker.config)
         yield from _automatic_topics(broker, broker.config, facts)
         yield from _durability(broker, broker.config, facts)
 
@@ -73,7 +74,7 @@ def _access(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]
             measured="Access control is off, and it is reached from its own machine only.",
         )  # fmt: skip
     else:
-        everything = _is_on(config, "allowRemoteAdmin") or "bindAddress" not in config
+        everything = _is_on(config, "allowRemoteAdmin") or not _is_ours(config)
         yield Finding(
             id=name,
             severity=Severity.WARNING,
@@ -90,7 +91,12 @@ def _is_local(broker: BrokerFacts, config: Mapping[str, str]) -> bool:
     it announces."""
     if not is_loopback_host(split_address(broker.address)[0]):
         return False
-    return "bindAddress" in config and is_loopback_host(config["bindAddress"])
+    return _is_ours(config) and is_loopback_host(config["bindAddress"])
+
+
+def _is_ours(config: Mapping[str, str]) -> bool:
+    """Whether these are the settings of a broker of Bolide, which always has this one."""
+    return "bindAddress" in config
 
 
 def _encryption(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]:
@@ -117,6 +123,22 @@ def _encryption(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Find
             id="encryption", severity=Severity.OK, subject=broker.label,
             measured=f"It serves TLS: tls.server.mode is {mode}.",
         )  # fmt: skip
+
+
+def _ha_port(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]:
+    """RocketMQ's master has no control there; Bolide's takes its machine and haAllowedReplicas."""
+    if not broker.is_master or _is_ours(config) or not is_known(broker.ha):
+        return
+    yield Finding(
+        id="ha-port",
+        severity=Severity.WARNING,
+        subject=broker.label,
+        measured=f"Its HA port is open: {broker.ha_address}.",
+        why="Whoever reaches it can copy the whole log, with access control on, too: RocketMQ's"
+        " brokers check nothing there. Let slaves only through the firewall.",
+        command=f"sudo iptables -I INPUT -p tcp --dport {split_address(broker.ha_address)[1]}"
+        " ! -s <slave> -j DROP",
+    )
 
 
 def _automatic_topics(

@@ -43,6 +43,7 @@ T = TypeVar("T")
 _CONCURRENT = 32
 _CLOCK_SAMPLES, _CLOCK_PAUSE = 3, 0.35
 """The pause is no divisor of a second, so that the samples hit different parts of one."""
+_AFTER_START = 1.2
 _VIP_DELTA, _HA_DELTA = -2, 1
 _MAX_DEAD_LETTER_TOPICS = 200
 
@@ -213,6 +214,10 @@ class Survey:
         # The first answer waits for the connection, so it says little of the clock.
         answer: Mapping[str, str] | Unanswered
         answer = await self._ask(self._admin.brokers.runtime(address))
+        if not is_known(answer) and answer.cause is Cause.REFUSED:
+            # RocketMQ's broker fails until it has counted for a second.
+            await asyncio.sleep(_AFTER_START)
+            answer = await self._ask(self._admin.brokers.runtime(address))
         if not is_known(answer):
             return answer, answer
         found: list[ClockDifference] = []

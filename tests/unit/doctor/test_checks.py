@@ -42,7 +42,8 @@ FIGURES = {
 }  # fmt: skip
 SETTINGS = {
     "brokerName": "broker-a", "brokerRole": "ASYNC_MASTER", "flushDiskType": "SYNC_FLUSH",
-    "bindAddress": "127.0.0.1", "autoCreateTopicEnable": "false", "fileReservedTime": "72",
+    "bindAddress": "127.0.0.1", "fileReservedTime": "72",
+    "autoCreateTopicEnable": "false",
 }  # fmt: skip
 
 
@@ -149,6 +150,14 @@ def test_a_broker_with_a_container_or_loopback_address_is_told_what_to_announce(
 def test_a_name_server_on_the_network_without_access_control_is_warned_of() -> None:
     far = only(cluster(broker(), at="203.0.113.7:9876"), "access-control")
     assert (far.subject, far.severity) == ("NameServer 203.0.113.7:9876", WARNING)
+
+
+def test_the_open_ha_port_of_rocketmq_is_warned_of() -> None:
+    settings = {key: text for key, text in SETTINGS.items() if key != "bindAddress"}
+    access = {"access-control": WARNING}
+    assert wrong(cluster(broker(config=settings))) == access | {"ha-port": WARNING}
+    closed = Unanswered("refused", Cause.NOT_CONNECTED)
+    assert wrong(cluster(broker(config=settings, ha=closed))) == access
 
 
 def test_versions_that_differ_are_named() -> None:
