@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def _plain(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
     }
     if kind == OURS:
         guard = _GUARD | {"authConfigPath": own["authConfigPath"]}
-        settings = SETTINGS | own | {"auditEnable": False}
+        settings = {**SETTINGS, **own, "auditEnable": False}
         with (
             bolide_namesrv(directory / "namesrv", **guard) as namesrv,
             bolide_broker(directory / "broker", namesrv.address, **settings) as broker,
@@ -118,11 +119,13 @@ def _group(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
     controller = peers.partition("-")[2]
     names: dict[str, Any] = {
         "enableControllerInNamesrv": True,
+        "controllerDLegerGroup": "group1",
         "controllerDLegerPeers": peers,
         "controllerDLegerSelfId": peers.partition("-")[0],
         "controllerStorePath": str(directory / "controller"),
     }
-    shared: dict[str, Any] = BROKER_DEFAULTS | {
+    shared: dict[str, Any] = {
+        **BROKER_DEFAULTS,
         "enableControllerMode": True, "controllerAddr": controller, "brokerRole": "SLAVE",
         "allAckInSyncStateSet": True, "timerWheelEnable": True,
     }  # fmt: skip
@@ -140,7 +143,7 @@ def _group(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
             else:
                 broker = bench.broker(NEW, namesrv.address, haListenPort=0, **settings)
             members.append(broker)
-            _await_members(namesrv.address, number)
+            asyncio.run(_until(partial(_in_sync, namesrv.address, controller, number)))
         master, slave = (member.address for member in members)
         yield namesrv.address, master, {"controller": controller, "slave": slave}
         if kind != OURS:
@@ -148,16 +151,16 @@ def _group(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
                 server.kill()
 
 
-def _await_members(name_server: str, count: int) -> None:
-    """Wait until so many brokers of the group are registered, the first as its master."""
-
-    async def look() -> None:
-        async with AdminClient(name_server) as admin:
-            info = await admin.clusters.info()
-            assert len(info.broker_addr_table[BROKER].broker_addrs) == count
-            assert 0 in info.broker_addr_table[BROKER].broker_addrs
-
-    asyncio.run(_until(look))
+async def _in_sync(name_server: str, controller: str, count: int) -> None:
+    """Fail unless so many members are in sync; a message makes a term visible to members."""
+    async with (
+        AdminClient(name_server) as admin,
+        Producer("writers", name_server=name_server) as producer,
+    ):
+        table = await admin.controllers.sync_state_sets(controller, [BROKER])
+        if count == 1:
+            await producer.send(Message("Facts", b"fact"))
+        assert len(table.replicas_info_table[BROKER].in_sync_replicas) == count
 
 
 ACCOUNTS = f"""accounts:
@@ -172,19 +175,18 @@ ACCOUNTS = f"""accounts:
 @contextmanager
 def _accounts(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
     """ACL 1.0, which Apache's has up to 4.9."""
-    file = directory / "broker" / "conf" / "plain_acl.yml"
-    file.parent.mkdir(parents=True)
+    home = tools_home(directory, "home", "unused")
+    file = directory / "home" / "conf" / "plain_acl.yml"
     file.write_text(ACCOUNTS)
     file.chmod(0o600)
     with bolide_namesrv(directory / "namesrv") as namesrv:
         if kind == OURS:
-            with bolide_broker(directory / "broker", namesrv.address, aclEnable=True) as broker:
-                yield namesrv.address, broker.address, {}
+            settings: dict[str, Any] = {"aclEnable": True, "rocketmqHome": file.parent.parent}
+            with bolide_broker(directory / "broker", namesrv.address, **settings) as broker:
+                yield namesrv.address, broker.address, {"acl_file": str(file)}
         else:
-            # It is looked for below the broker's home, wherever that is.
-            option = f"-Drocketmq.acl.plain.file={'/..' * 20}{file}"
-            server = bench.broker(OLD, namesrv.address, jvm=[option], aclEnable=True)
-            yield namesrv.address, server.address, {}
+            server = bench.broker(OLD, namesrv.address, jvm=[home], aclEnable=True)
+            yield namesrv.address, server.address, {"acl_file": str(file)}
             server.kill()
 
 

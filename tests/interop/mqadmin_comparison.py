@@ -14,16 +14,19 @@ MASKS = [
     (rf"-({OURS}|{APACHE})\b", ""),  # of the names of client instances
     (r"\b[0-9A-F]{32,}(?=\b|SendResult)", "<id>"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d([,:]\d{3})?|\b20\d{15}\b", "<time>"),
+    (r"\b\d+\.\d+\b", "<rate>"),
     (r"\b1\d{12}\b", "<ms>"),
+    (r"^(thread|task) .*|^ *File \".*", ""),  # what our client does at the moment
     (r"\bV\d_\d_\d\w*|version=\d+", "<version>"),
     (r"\S+/(\w+-<ms>\.(after|before))", r"<file> \1"),
-    (r"(PRODUCE-|Task-)\d+", r"\1<number>"),
+    (r"(PRODUCE-|Task-|Thread-)\d+", r"\1<number>"),
     (r"\b(rt=)?\d+ms\b", "<period>"),
-    (r"\b\d+\.\d+\b", "<rate>"),
     (r".*(rmq_sys_bolide_|RMQ_SYS_ROCKSDB_|rmq_sys_SYNC_BROKER_MEMBER_).*", ""),
+    (r"(<acl_file>) +\d+", r"\1 <changes>"),
     (r"( OK, )\d+$", r"\1<topics>"),
     (r"(commitLogOffset=|MaxOffset\s+|@<id>@)\d+", r"\1<place>"),
     (r'("counter":)\d+', r"\1<changes>"),
+    (r"(PlainAccessConfig@)[0-9a-f]+", r"\1<hash>"),
     (r" {2,}", " "),
     (r",$", ""),  # of JSON, whose order is free
     (r" BROKER: \S+$", ""),
@@ -32,7 +35,7 @@ MASKS = [
 
 def mask(text: str, facts: Mapping[str, str]) -> str:
     """The lines in order, without what differs from run to run."""
-    for name in ("broker", "slave", "controller", "namesrv", "files", "compaction_log"):
+    for name in ("broker", "slave", "controller", "namesrv", "files", "compaction_log", "acl_file"):
         if name in facts:
             text = text.replace(facts[name], f"<{name}>")
     for pattern, put in MASKS:
