@@ -220,7 +220,8 @@ class Statistics:
     def minute_sum(self, name: str, key: str) -> int | None:
         """The sum of a statistic over the last minute, if there is one. Any thread may call it."""
         found = self._views.get((name, key))
-        return found[0].stats(found[1]).stats_minute.sum if found else None
+        minute = found[0].stats(found[1]).stats_minute if found else None
+        return minute.sum if minute is not None else None
 
     def put_tps(self, topic: str) -> float:
         """Messages stored per second over the last minute."""
