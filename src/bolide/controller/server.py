@@ -109,7 +109,7 @@ class Controller:
     def _alive(self) -> dict[tuple[str, str], int]:
         """Numbers of live brokers by cluster and group."""
         found = {}
-        for name in self.live.groups():
+        for name in self.live.groups:
             group = self.view.groups.get(name)
             found[group.cluster if group else "", name] = len(self.live.alive(name))
         return found

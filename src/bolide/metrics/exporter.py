@@ -138,6 +138,10 @@ class Exporter:
             return LogSender(), config.metric_logging_exporter_interval
         return None
 
+    def forget_recent(self) -> None:
+        """Have the next request collect anew."""
+        self._recent.clear()
+
     # ---- over HTTP
 
     async def _metrics(self, gzip: bool) -> Response:
