@@ -66,9 +66,7 @@ class Scraped:
         """Values of the series that have these labels among theirs."""
         wanted = labels.items()
         return [
-            value
-            for (found, own), value in self._values.items()
-            if found == name and wanted <= own
+            value for (found, own), value in self._values.items() if found == name and wanted <= own
         ]
 
     def one(self, name: str, **labels: str) -> float:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from bolide.metrics.endpoint import Endpoint, Response, json_response, listen, text_response
 from bolide.metrics.exposition import CONTENT_TYPE, Pace, compress, render
-from bolide.metrics.families import Family, Kind
+from bolide.metrics.families import Family, Kind, Series
 from bolide.metrics.settings import ExporterType, MetricsSettings
 
 log = logging.getLogger(__name__)
@@ -276,12 +276,12 @@ def _process_metrics() -> Iterator[bytes]:
 
 def _paced(families: Iterable[Family], pace: Callable[[], None]) -> Iterator[Family]:
     for family in families:
-        family.series = _rested(family, pace)
+        family.series = _rested(family.series, pace)
         yield family
 
 
-def _rested(family: Family, pace: Callable[[], None]) -> "Iterator[Any]":
-    for number, series in enumerate(list(family.series)):
+def _rested(found: Iterable[Series], pace: Callable[[], None]) -> Iterator[Series]:
+    for number, series in enumerate(found):
         if number & 31 == 0:
             pace()
         yield series
