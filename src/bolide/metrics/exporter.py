@@ -9,15 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from itertools import chain
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from bolide.metrics.endpoint import Endpoint, Response, json_response, listen, text_response
 from bolide.metrics.exposition import CONTENT_TYPE, Pace, compress, render
-from bolide.metrics.families import Family, Kind
+from bolide.metrics.families import Family, Kind, Series
 from bolide.metrics.settings import ExporterType, MetricsSettings
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _REUSED = 1.0
 """Seconds for which a text answers further requests: many scrapes cost no more than one."""
@@ -135,6 +138,10 @@ class Exporter:
             return LogSender(), config.metric_logging_exporter_interval
         return None
 
+    def forget_recent(self) -> None:
+        """Have the next request collect anew."""
+        self._recent.clear()
+
     # ---- over HTTP
 
     async def _metrics(self, gzip: bool) -> Response:
@@ -173,7 +180,7 @@ class Exporter:
         """Blocks."""
         started = time.perf_counter()
         pace = self._pace()
-        pieces = render(self._families(collection, pace), pace)
+        pieces = chain(render(self._families(collection, pace), pace), _process_metrics())
         made = list(compress(pieces) if gzip else pieces)
         self._scrapes += 1
         self._seconds = time.perf_counter() - started
@@ -228,7 +235,7 @@ class Exporter:
             [((), self._seconds)],
         )
 
-    async def _on_thread(self, work: Callable[..., Any], *args: object) -> Any:
+    async def _on_thread(self, work: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
 
     # ---- to others
@@ -257,14 +264,24 @@ class Exporter:
             log.exception("the metrics could not be exported")
 
 
+def _process_metrics() -> Iterator[bytes]:
+    """What `prometheus_client` knows of: the process, Python, and metrics of hooks of the user.
+
+    It is imported by the first scrape: it takes megabytes of memory.
+    """
+    from prometheus_client import REGISTRY, generate_latest  # noqa: PLC0415
+
+    yield generate_latest(REGISTRY)
+
+
 def _paced(families: Iterable[Family], pace: Callable[[], None]) -> Iterator[Family]:
     for family in families:
-        family.series = _rested(family, pace)
+        family.series = _rested(family.series, pace)
         yield family
 
 
-def _rested(family: Family, pace: Callable[[], None]) -> "Iterator[Any]":
-    for number, series in enumerate(list(family.series)):
+def _rested(found: Iterable[Series], pace: Callable[[], None]) -> Iterator[Series]:
+    for number, series in enumerate(found):
         if number & 31 == 0:
             pace()
         yield series

@@ -79,7 +79,11 @@ def _lines_of(family: Family) -> Iterator[str]:
             is_announced = True
             yield f"# HELP {name} {_escape_help(family.help)}\n# TYPE {name} {family.kind.value}\n"
         labels = scope + ",".join(
-            [f'{key}="{escape(text)}"' for key, text in zip(family.labels, values, strict=True)]
+            [
+                f'{key}="{escape(text)}"'
+                for key, text in zip(family.labels, values, strict=True)
+                if text  # for Prometheus, an empty label is none
+            ]
         )
         if isinstance(value, Distribution):
             yield _histogram(name, labels.rstrip(","), value)

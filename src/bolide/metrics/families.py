@@ -75,3 +75,8 @@ class Family:
                 continue
             shown += 1
             yield series
+
+
+def truth(value: bool) -> str:
+    """The value of a label that says yes or no."""
+    return "true" if value else "false"

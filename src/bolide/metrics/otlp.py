@@ -104,7 +104,8 @@ class OtlpSender:
         shared = dict(family.scope.labels)
         since = self._last if self._is_delta and family.kind is not Kind.GAUGE else self._started
         for values, value in family.limited():
-            attributes = shared | dict(zip(family.labels, values, strict=True))
+            own = zip(family.labels, values, strict=True)
+            attributes = shared | {key: text for key, text in own if text}
             shown = self._grown(family, values, value)
             if isinstance(shown, Distribution):
                 yield self._sdk.HistogramDataPoint(

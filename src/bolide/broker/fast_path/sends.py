@@ -352,9 +352,9 @@ class SendPath:
                 self._request_ms[kind] = 0.0
         for target in self._flow.drain_counted():
             is_half = target.name == HALF_TOPIC
-            for kind, (sizes, total) in zip((NORMAL, FIFO), target.take_sizes(), strict=True):
+            for name, (sizes, total) in zip((NORMAL, FIFO), target.take_sizes(), strict=True):
                 if total:
-                    message_type = TRANSACTION if is_half else kind
+                    message_type = TRANSACTION if is_half else name
                     self._traffic.counts_in(target.name, message_type, sizes, total)
 
     # ---- replies that wait for the disk

@@ -15,13 +15,14 @@ from bolide.broker.timers.scheduler import TimerLag
 from bolide.broker.transactions.open_halves import OpenHalves
 from bolide.distribution import Distribution
 from bolide.kernel import read_record
-from bolide.metrics.families import Family, Kind, Scope, Series
+from bolide.metrics.families import Family, Kind, Scope, Series, truth
+from bolide.metrics.requests import rpc_families
 from bolide.model.names import HALF_TOPIC, SYSTEM_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX, TIMER_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.heartbeat import ConsumeType
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.record import Record
-from bolide.remoting.latencies import OTHER, RPC_BOUNDS, RpcOutcome
+from bolide.remoting.latencies import RpcOutcome
 from bolide.store.reading import ReadLimits
 from bolide.version import version_name
 
@@ -65,10 +66,6 @@ class Names:
         return truth(is_system)
 
 
-def truth(value: bool) -> str:
-    return "true" if value else "false"
-
-
 def gauge(name: str, text: str, series: Iterable[Series], **rest: Any) -> Family:
     return Family(name, Kind.GAUGE, text, series, **rest)
 
@@ -93,6 +90,8 @@ class Sampled:
 
     waiting: int
     """Requests that wait for messages."""
+    now_ms: int
+    """By the clock of the pops."""
     pop_late: int
     """Milliseconds since the first lease of a pop expired."""
     timers: TimerLag
@@ -101,9 +100,11 @@ class Sampled:
     @classmethod
     def of(cls, parts: Parts) -> "Sampled":
         due, queue = parts.pop.state.next_due, parts.transactions.queue
+        now_ms = parts.pop.state.now
         return cls(
             waiting=parts.long_polling.waiting,
-            pop_late=0 if due is None else max(parts.pop.state.now - due, 0),
+            now_ms=now_ms,
+            pop_late=0 if due is None else max(now_ms - due, 0),
             timers=parts.timers.lag(),
             halves=queue.open.copy() if queue.is_loaded else None,
         )
@@ -358,38 +359,6 @@ def remoting_families(parts: Parts, scope: Scope) -> Iterator[Family]:
     return rpc_families(parts.dispatcher.latencies.snapshot(), scope)
 
 
-def rpc_families(
-    found: Iterable[tuple[RpcOutcome, Distribution]], scope: Scope
-) -> Iterator[Family]:
-    """How long requests took; also those of NameServers and controllers."""
-    yield histogram(
-        "rocketmq_rpc_latency", "Time from a request to its response.",
-        [(_rpc_labels(outcome), each.within(RPC_BOUNDS)) for outcome, each in found],
-        unit="milliseconds",
-        labels=("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
-        scope=scope,
-    )  # fmt: skip
-
-
-def _rpc_labels(outcome: RpcOutcome) -> tuple[str, ...]:
-    if outcome == OTHER:
-        return "remoting", "other", "other", "false", "success"
-    return (
-        "remoting",
-        _code_name(RequestCode, outcome.request_code),
-        _code_name(ResponseCode, outcome.response_code),
-        truth(outcome.is_long_polling),
-        "oneway" if outcome.is_one_way else "success",
-    )
-
-
-def _code_name(kind: type[RequestCode] | type[ResponseCode], code: int) -> str:
-    try:
-        return kind(code).name.lower()
-    except ValueError:
-        return str(code)
-
-
 # ---- the store and its timers
 
 
@@ -489,6 +458,12 @@ def pop_families(parts: Parts, scope: Scope, sampled: Sampled) -> Iterator[Famil
     yield gauge(
         "rocketmq_pop_offset_buffer_size", "Popped queues whose offset is to be committed.",
         [((), len(state.changed))], scope=scope,
+    )  # fmt: skip
+    yield gauge(
+        "rocketmq_pop_revive_lag",
+        "Expired pops that wait to be revived: a number, in spite of the name.",
+        [(("0",), state.overdue(sampled.now_ms))],
+        unit="milliseconds", labels=("queue_id",), scope=scope,
     )  # fmt: skip
     yield gauge(
         "rocketmq_pop_revive_latency", "For how long the first expired pop waits to be revived.",

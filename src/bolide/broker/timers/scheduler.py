@@ -433,8 +433,8 @@ class Timers:
 
     def due_counts(self, bounds: Sequence[int]) -> list[tuple[int, int]]:
         """How many timers are due within so many seconds, later than the bound before. Blocks."""
-        if not self._files.is_open:
-            return []
+        if not self._files.is_open:  # nothing has ever waited
+            return [(bound, 0) for bound in bounds]
         now = self._now_ms()
         ends = [self._files.number(now + bound * 1000) for bound in bounds]
         counts = self._files.count_between([self._files.number(now), *ends])
