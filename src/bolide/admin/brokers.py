@@ -82,6 +82,15 @@ class Brokers:
         reply = await self._servers.call(address, RequestCode.GET_BROKER_CONFIG)
         return properties.parse(reply.body.decode())
 
+    async def version(self, address: str) -> int:
+        """The number of the version of RocketMQ (`MQVersion`) that the broker is, or speaks as.
+
+        Every answer has it. The request is one that every broker answers from its first moment;
+        Java's have no runtime figures in their first second.
+        """
+        code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
+        return (await self._servers.call(address, code)).version
+
     async def update_config(self, address: str, changes: Mapping[str, str]) -> None:
         """Change settings; the broker saves them in its configuration file.
 

@@ -10,8 +10,11 @@ from bolide.admin.access import Permissions, Policies, Users
 from bolide.admin.audit import Audit
 from bolide.admin.brokers import Brokers, Clusters, ColdReads, FilterFunctions
 from bolide.admin.clients import Clients
+from bolide.admin.consequences import Consequences
 from bolide.admin.consumer_lag import ConsumerLag
+from bolide.admin.consumer_status import ConsumerStatuses
 from bolide.admin.controllers import Controllers
+from bolide.admin.dead_letters import DeadLetters
 from bolide.admin.drain import Drain
 from bolide.admin.exports import Exports
 from bolide.admin.groups import Groups, Pop
@@ -94,6 +97,9 @@ class AdminClient:
         self.timers = Timers(servers)
         self.groups = Groups(servers)
         self.clients = Clients(servers)
+        self.consumer_status = ConsumerStatuses(servers)
+        self.consequences = Consequences(servers)
+        self.dead_letters = DeadLetters(servers)
         self.offsets = Offsets(servers)
         self.parked = Parked(servers)
         self.progress = ConsumerLag(servers)

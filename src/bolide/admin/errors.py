@@ -70,6 +70,15 @@ class GroupUnknown(AdminError):
         self.group = group
 
 
+class NoOffsets(AdminError):
+    """The group has committed no offset in the topic."""
+
+    def __init__(self, group: str, topic: str) -> None:
+        super().__init__(f"group {group!r} has no offsets in topic {topic!r}")
+        self.group = group
+        self.topic = topic
+
+
 class MessageNotFound(AdminError):
     """None of the queried brokers has such a message."""
 

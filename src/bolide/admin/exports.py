@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from bolide.admin.brokers import Brokers
-from bolide.admin.clients import Clients, version_name
+from bolide.admin.clients import Clients
 from bolide.admin.groups import Groups
 from bolide.admin.servers import MASTER, Servers
 from bolide.admin.topics import Topics
@@ -32,7 +32,7 @@ from bolide.protocol.bodies.routes import TopicList
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.refusals import ServerError
-from bolide.version import ROCKETMQ_VERSION_NAME
+from bolide.version import ROCKETMQ_VERSION_NAME, version_name
 
 CONFIG_KEYS = (
     "brokerClusterName", "brokerId", "brokerName", "brokerRole", "fileReservedTime",

@@ -6,7 +6,7 @@ from bolide import properties
 from bolide.admin.errors import NoNameServer
 from bolide.admin.servers import Servers
 from bolide.protocol import fastjson
-from bolide.protocol.bodies.routes import KvTable
+from bolide.protocol.bodies.routes import ClusterInfo, KvTable, TopicList
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.header import Header
@@ -49,6 +49,20 @@ class NameServers:
         """The settings of each NameServer, by address."""
         replies = await self._call(RequestCode.GET_NAMESRV_CONFIG, at=at)
         return {at: properties.parse(reply.body.decode()) for at, reply in replies.items()}
+
+    async def config_at(self, address: str) -> dict[str, str]:
+        """The settings of one NameServer."""
+        return (await self.config(at=address))[address]
+
+    async def cluster_info_at(self, address: str) -> ClusterInfo:
+        """The clusters and brokers that one NameServer knows."""
+        code = RequestCode.GET_BROKER_CLUSTER_INFO
+        return await self._servers.fetch(address, code, ClusterInfo)
+
+    async def topics_at(self, address: str) -> list[str]:
+        """The topics that one NameServer knows."""
+        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        return (await self._servers.fetch(address, code, TopicList)).topic_list
 
     async def update_config(self, changes: Mapping[str, str], *, at: str | None = None) -> None:
         """Raises NoPermission or InvalidParameter, which name the setting."""

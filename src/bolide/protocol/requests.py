@@ -98,6 +98,7 @@ _SEND = {
         transactions.CheckTransactionHeader, body=bytes, answered_by=Role.CLIENT
     ),
     RequestCode.RESUME_CHECK_HALF_MESSAGE: RequestKind(transactions.ResumeCheckHeader),
+    RequestCode.SWITCH_TIMER_ENGINE: RequestKind(runtime.TimerEngineHeader),
     RequestCode.BOLIDE_LIST_TIMERS: RequestKind(timers.ListTimersHeader, reply_body=PendingTimers),
     RequestCode.BOLIDE_RECALL_TIMERS: RequestKind(
         timers.RecallTimersHeader, reply_body=PendingTimers
@@ -453,7 +454,6 @@ _CONTROLLER = {
 }
 
 _UNSERVED = {
-    RequestCode.SWITCH_TIMER_ENGINE: RequestKind(runtime.TimerEngineHeader),
     RequestCode.POP_LITE_MESSAGE: RequestKind(),
     RequestCode.LITE_SUBSCRIPTION_CTL: RequestKind(),
     RequestCode.ACK_LITE_MESSAGE: RequestKind(),

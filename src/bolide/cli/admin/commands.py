@@ -13,6 +13,7 @@ from bolide.cli.admin import (
     compaction_log,
     consumers,
     controllers,
+    dead_letters,
     drain,
     exports,
     groups,
@@ -25,7 +26,10 @@ from bolide.cli.admin import (
     policies,
     replicas,
     rocksdb_and_lite,
+    running_consumers,
+    scans,
     send_checks,
+    sending,
     static_topics,
     statistics,
     topic_tables,
@@ -77,24 +81,46 @@ _SECTIONS: dict[str, dict[str, Command]] = {
     },
     "Consumer groups": {
         "updateSubGroup": changes(groups.update_sub_group, "-c DefaultCluster -g billing -r 3"),
+        "updateSubGroupList": changes(
+            groups.update_sub_group_list, "-c DefaultCluster -f groups.json"
+        ),
+        "getConsumerConfig": reads(groups.get_consumer_config, "-g billing"),
         "deleteSubGroup": changes(groups.delete_sub_group, "-c DefaultCluster -g billing -r true"),
         "setConsumeMode": changes(
             groups.set_consume_mode, "-c DefaultCluster -t Orders -g billing -m POP"
         ),
         "consumerProgress": reads(consumers.consumer_progress, "-g billing"),
+        "consumerStatus": reads(running_consumers.consumer_status, "-g billing -s"),
         "consumerConnection": reads(consumers.consumer_connection, "-g billing"),
+        "allocateMQ": reads(consumers.allocate_mq, "-t Orders -i 10.0.0.1,10.0.0.2"),
         "startMonitoring": changes(statistics.start_monitoring, "--interval 10"),
         "resetOffsetByTime": changes(offsets.reset_offset_by_time, "-g billing -t Orders -s now"),
+        "skipAccumulatedMessage": changes(
+            offsets.skip_accumulated_message, "-g billing -t Orders --dry-run"
+        ),
+        "cloneGroupOffset": changes(
+            offsets.clone_group_offset, "-s billing -d billing-2 -t Orders"
+        ),
+        "listDeadLetters": reads(dead_letters.list_dead_letters, "-g billing"),
+        "redriveDeadLetters": changes(
+            dead_letters.redrive_dead_letters, "-g billing -t Orders --dry-run"
+        ),
         "listParked": reads(parked.list_parked, "-g billing"),
         "resumeParked": changes(parked.resume_parked, "-g billing -k order-1"),
         "deadLetterParked": changes(parked.dead_letter_parked, "-g billing -k order-1"),
     },
     "Producers": {
+        "producer": reads(consumers.producer, "-b 127.0.0.1:10911"),
         "producerConnection": reads(consumers.producer_connection, "-g shop -t Orders"),
     },
     "Messages": {
-        "sendMessage": changes(messages.send_message, '-t Orders -p "one book" -k order-1 -c paid'),
-        "consumeMessage": reads(messages.consume_message, "-t Orders -c 10"),
+        "sendMessage": changes(sending.send_message, '-t Orders -p "one book" -k order-1 -c paid'),
+        "checkMsgSendRT": changes(sending.check_msg_send_rt, "-t Orders -a 20"),
+        "consumeMessage": reads(scans.consume_message, "-t Orders -c 10"),
+        "printMsg": reads(scans.print_msg, "-t Orders -s paid -b 2026-01-31#12:00:00:000 -d false"),
+        "printMsgByQueue": reads(
+            scans.print_msg_by_queue, "-t Orders -a broker-a -i 0 -p true -f true"
+        ),
         "queryMsgById": reads(
             messages.query_msg_by_id, "-t Orders -i 7F00000100002A9F0000000000000000 -f UTF-8"
         ),
@@ -102,6 +128,10 @@ _SECTIONS: dict[str, dict[str, Command]] = {
         "queryMsgByUniqueKey": reads(
             messages.query_msg_by_unique_key, "-t Orders -i 7F0000010C7D18B4AAC2194D5E8C0000"
         ),
+        "queryMsgByOffset": reads(
+            scans.query_msg_by_offset, "-t Orders -b broker-a -i 0 -o 0 -f UTF-8"
+        ),
+        "queryCq": reads(scans.query_cq, "-t Orders -q 0 -i 0 -b 127.0.0.1:10911"),
         "queryMsgTraceById": reads(
             traces.query_msg_trace_by_id, "-i 7F0000010C7D18B4AAC2194D5E8C0000"
         ),

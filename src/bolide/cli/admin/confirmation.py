@@ -4,6 +4,7 @@ With `--yes` they do not ask, with `--dry-run` they only say it.
 """
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated, TextIO
 
 import typer
@@ -23,9 +24,12 @@ DryRun = Annotated[
 ]
 
 
+Effect = Table | str | Sequence[Table | str]
+
+
 def confirm(
     question: str,
-    effect: Table | str,
+    effect: Effect,
     document: object,
     *,
     yes: bool,
@@ -38,7 +42,7 @@ def confirm(
 
     Args:
         question: what to ask, such as "Delete topic Orders?".
-        effect: what will happen, for people.
+        effect: what will happen, for people: text, a table, or several of them.
         document: the same for programs, printed by `--dry-run` with `--output`.
     """
     if dry_run:
@@ -54,8 +58,9 @@ def confirm(
         )
 
 
-def _show(effect: Table | str, to: TextIO) -> None:
-    effect.print(to) if isinstance(effect, Table) else print(effect, file=to)
+def _show(effect: Effect, to: TextIO) -> None:
+    for part in [effect] if isinstance(effect, Table | str) else effect:
+        part.print(to) if isinstance(part, Table) else print(part, file=to)
 
 
 def _is_agreed(question: str) -> bool:

@@ -1,7 +1,7 @@
 """Commands that ask several servers: what is known is shown, the rest is named."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, TypeVar
 
 import typer
@@ -21,13 +21,21 @@ Interval = Annotated[
 """RocketMQ's older form of --watch."""
 
 
+async def ask_each(
+    addresses: Iterable[str], ask: Callable[[str], Awaitable[T]]
+) -> dict[str, T | None]:
+    """The reply of each server, in the order given; None for each failure, which is passed over."""
+    asked = [*addresses]
+    known, failures = await _ask(asked, ask, _MAX_CONCURRENT)
+    for exc in failures:
+        pass_over(exc)
+    return {address: known.get(address) for address in asked}
+
+
 async def answers_of(
-    addresses: Iterable[str],
-    ask: Callable[[str], Awaitable[T]],
-    *,
-    changes: bool = False,
+    addresses: Iterable[str], ask: Callable[[str], Awaitable[T]], *, changes: bool = False
 ) -> dict[str, T]:
-    """The reply of each server that answers, in the order given; failures are passed over.
+    """The replies of the servers that answer, in the order given; failures are passed over.
 
     Args:
         changes: one server after the other, not several at the same time.
@@ -35,8 +43,18 @@ async def answers_of(
     Raises:
         BolideError: the first failure, if no server answered.
     """
-    asked = [*dict.fromkeys(addresses)]
-    limit = asyncio.Semaphore(1 if changes else _MAX_CONCURRENT)
+    known, failures = await _ask([*addresses], ask, 1 if changes else _MAX_CONCURRENT)
+    if failures and not known:
+        raise failures[0]
+    for exc in failures:
+        pass_over(exc)
+    return known
+
+
+async def _ask(
+    addresses: Sequence[str], ask: Callable[[str], Awaitable[T]], at_once: int
+) -> tuple[dict[str, T], list[BolideError]]:
+    limit = asyncio.Semaphore(at_once)
     found: dict[str, T] = {}
     failures: list[BolideError] = []
 
@@ -47,12 +65,8 @@ async def answers_of(
             except BolideError as exc:
                 failures.append(exc)
 
-    await asyncio.gather(*map(one, asked))
-    if failures and not found:
-        raise failures[0]
-    for exc in failures:
-        pass_over(exc)
-    return {address: found[address] for address in asked if address in found}
+    await asyncio.gather(*map(one, dict.fromkeys(addresses)))
+    return {address: found[address] for address in addresses if address in found}, failures
 
 
 async def applicable(request: Awaitable[T], reason: str) -> T:

@@ -118,10 +118,10 @@ def document_of(message: "StoredMessage") -> dict[str, object]:
     }
 
 
-def line_of(message: "StoredMessage") -> str:
-    """A message on one line with its id and body, in the format of Java's tools."""
-    body = message.body.decode(errors="replace")
-    return one_line(f"MSGID: {message.message_id} {java_message(message)} BODY: {body}")
+def line_of(message: "StoredMessage", body: str | None) -> str:
+    """A message on one line, in the format of Java's tools, with its body as text if given."""
+    text = f"MSGID: {message.message_id} {java_message(message)}"
+    return one_line(f"{text} BODY: {'NOT PRINT BODY' if body is None else body}")
 
 
 def java_message(message: "StoredMessage") -> str:

@@ -9,7 +9,9 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
+from bolide.admin.consequences import TopicDeletion
 from bolide.admin.errors import AdminError
+from bolide.cli.admin.confirmation import DryRun, Effect, Yes, confirm
 from bolide.cli.admin.output import by_queue, java_map, java_text, time_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -128,6 +130,8 @@ def update_topic_perm(
 def delete_topic(
     topic: Topic,
     cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster to delete it from.")],
+    yes: Yes = False,
+    dry_run: DryRun = False,
     as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
@@ -135,12 +139,49 @@ def delete_topic(
 
     The topic is deleted from the brokers of the cluster and from the NameServers.
     """
+    if dry_run or not yes:
+        found = run(name_server, lambda admin: admin.consequences.of_deleting_topic(topic, cluster))
+        confirm(
+            f"Delete topic {topic} from cluster {cluster}?",
+            _effect(topic, cluster, found),
+            {"topic": topic, "cluster": cluster} | _effect_document(found),
+            yes=yes,
+            dry_run=dry_run,
+            as_document=as_document,
+        )
     run(name_server, lambda admin: admin.topics.delete(topic, cluster))
     if as_document:
         print_document({"topic": topic, "cluster": cluster})
         return
     print(f"delete topic [{topic}] from cluster [{cluster}] success.")
     print(f"delete topic [{topic}] from NameServer success.")
+
+
+def _effect(topic: str, cluster: str, found: TopicDeletion | None) -> Effect:
+    if found is None:
+        return f"no broker of cluster {cluster} serves topic {topic}"
+    written = time_text(found.last_write_ms) if found.last_write_ms > 0 else "never"
+    text = f"{found.messages} messages in {found.queues} queues are lost, last write {written}"
+    if not found.groups:
+        return [text, "no group consumes the topic"]
+    table = Table("#Group", "#Members", "#Backlog")
+    for each in found.groups:
+        table.add(each.group, each.members, each.backlog)
+    return [text, "groups that consume the topic:", table]
+
+
+def _effect_document(found: TopicDeletion | None) -> dict[str, object]:
+    if found is None:
+        return {"queues": 0, "messages": 0, "lastWrite": 0, "groups": []}
+    return {
+        "queues": found.queues,
+        "messages": found.messages,
+        "lastWrite": found.last_write_ms,
+        "groups": [
+            {"group": each.group, "members": each.members, "backlog": each.backlog}
+            for each in found.groups
+        ],
+    }
 
 
 def topic_list(
