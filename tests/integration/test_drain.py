@@ -109,7 +109,7 @@ async def test_what_is_not_consumed_or_delivered_keeps_a_broker(tmp_path: Path) 
             await scene.producer.send(Message(TOPIC, b"%d" % number))
         await scene.run("updateSubGroup", "-b", address, "-g", "late")
         for queue in "01":
-            place = ("-b", address, "-q", queue, "-o", "0")
+            place = ("-b", address, "-q", queue, "-o", "0", "--yes")
             await scene.run("resetOffsetByTime", "-g", "late", "-t", TOPIC, "-s", "now", *place)
         assert await scene.open() == {"groups": 3}
 
