@@ -96,6 +96,7 @@ def test_brokers_and_name_servers_of_rocketmq_are_looked_after(
     cluster.run("addBroker", "-c", cluster.broker, "-b", "/a.conf", code=4)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_broker_of_rocketmq_is_drained(java_bench: Bench, rocketmq: str) -> None:
     cluster = await asyncio.to_thread(begin, java_bench, rocketmq)
