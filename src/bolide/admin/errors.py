@@ -35,9 +35,9 @@ class ClusterNotFound(AdminError):
 class BrokerUnknown(AdminError):
     """No broker of that name or address is registered, or it has no master."""
 
-    def __init__(self, broker: str, known: Iterable[str]) -> None:
+    def __init__(self, broker: str, known: Iterable[str], *, by: str = "the name server") -> None:
         names = ", ".join(sorted(known)) or "none"
-        super().__init__(f"the name server knows no broker {broker!r}; it knows {names}")
+        super().__init__(f"{by} knows no broker {broker!r}; it knows {names}")
         self.broker = broker
 
 

@@ -49,6 +49,11 @@ class Topics:
         reply = await self._servers.call_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         return fastjson.decode(reply.body, TopicList).topic_list
 
+    async def system_at(self, address: str) -> list[str]:
+        """The system topics of one broker."""
+        reply = await self._servers.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        return fastjson.decode(reply.body, TopicList).topic_list
+
     async def route(self, topic: str) -> TopicRoute:
         return await self._servers.route(topic)
 
@@ -113,9 +118,17 @@ class Topics:
                     raise AttributeUnknown(address, name)
 
     async def update_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
-        """Create or change many topics in one request; not supported by RocketMQ 4.9."""
-        body = fastjson.encode(TopicConfigList([*configs]))
-        await self._servers.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        """Create or change many topics in one request, or one by one at RocketMQ 4.9.
+
+        Raises the errors of `update`.
+        """
+        wanted = [*configs]
+        body = fastjson.encode(TopicConfigList(wanted))
+        try:
+            await self._servers.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        except RequestCodeNotSupported:
+            for config in wanted:
+                await self.update(address, config)
 
     async def create(
         self,
@@ -155,6 +168,11 @@ class Topics:
             await self._servers.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
         code = RequestCode.DELETE_TOPIC_IN_NAMESRV
         await self._servers.call_every_name_server(code, DeleteTopicHeader(topic, cluster))
+
+    async def delete_at(self, address: str, topic: str) -> None:
+        """Delete a topic and its messages from one broker; its slaves follow."""
+        header = TopicHeader(topic)
+        await self._servers.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
 
     async def stats(self, topic: str, cluster: str | None = None) -> TopicStats:
         """The bounds of all queues, from all brokers that serve the topic; rates are summed.

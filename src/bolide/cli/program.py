@@ -4,15 +4,19 @@ Groups load their commands on first use, so that a server does not import the ot
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from bolide.cli.command_line import require_spark
+from bolide.cli.doctor import doctor
+from bolide.cli.local_servers import shutdown, status
 from bolide.cli.pipeline_options import FILE
 from bolide.cli.server_commands import broker, controller, namesrv, standalone
 from bolide.cli.sql import sql
+from bolide.cli.tls_options import TlsCommand
 from bolide.version import __version__
 
 _TYPER_OPTIONS: Any = {
@@ -40,6 +44,29 @@ class LazyGroup(TyperGroup):
     @commands.setter
     def commands(self, _given: object) -> None:
         """Ignored: typer assigns the registered commands, of which there are none."""
+
+
+class LazyCommand(TyperCommand):
+    """A command of the program that is loaded when it runs or when its options are shown."""
+
+    def __init__(self, name: str, text: str, load: Callable[[], dict[str, Any]]) -> None:
+        self._load = load
+        super().__init__(name, help=text, add_help_option=False)
+
+    @property
+    def loaded(self) -> Any:
+        return self._load()[self.name or ""]
+
+    @property
+    def params(self) -> Any:
+        return self.loaded.params
+
+    @params.setter
+    def params(self, _given: object) -> None:
+        """Ignored: they are those of the command that is loaded."""
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        return self.loaded.make_context(*args, **more)
 
 
 def commands_of(*verbs: Callable[..., None]) -> dict[str, Any]:
@@ -151,6 +178,13 @@ class StoreGroup(LazyGroup):
         return commands_of(verify, dump)
 
 
+class MetricsGroup(LazyGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli.metrics import alerts, dashboard  # noqa: PLC0415
+
+        return commands_of(dashboard, alerts)
+
+
 class ChaosGroup(LazyGroup):
     """`bolide chaos` alone, or with options only, is `bolide chaos run`."""
 
@@ -174,20 +208,57 @@ class ClusterGroup(LazyGroup):
         )  # fmt: skip
 
 
+class ConfigGroup(LazyGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli.config import load  # noqa: PLC0415
+
+        return load()
+
+
+class ProgramGroup(TyperGroup):
+    """The commands of `bolide`, with those that are loaded on first use."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, text in _DECLARING.items():
+            self.commands[name] = LazyCommand(name, text, _load_declaring)
+
+
+_DECLARING = {
+    "export": "Write topics, groups, users and policies of a cluster as one YAML document.",
+    "apply": "Make a cluster have the topics, groups, users and policies of a file.",
+}
+
+
+@cache
+def _load_declaring() -> dict[str, Any]:
+    from bolide.cli.declare import load  # noqa: PLC0415
+
+    return load()
+
+
 app = typer.Typer(
-    no_args_is_help=True, help="A RocketMQ-compatible messaging platform.", **_TYPER_OPTIONS
+    cls=ProgramGroup,
+    no_args_is_help=True,
+    help="A RocketMQ-compatible messaging platform.",
+    **_TYPER_OPTIONS,
 )
 app.command()(namesrv)
 app.command()(controller)
 app.command()(standalone)
 app.command(**_ANY_WORDS)(broker)
+app.command()(status)
+app.command()(shutdown)
+app.command(cls=TlsCommand)(doctor)
 
 for _group, _name, _text in (
     (ClusterGroup, "cluster", "Run a cluster of processes on this machine."),
     (ChaosGroup, "chaos", "Inject faults under load, and check what was promised."),
     (StoreGroup, "store", "Inspect and repair a store directory."),
+    (MetricsGroup, "metrics", "Print a dashboard for Grafana and alert rules for Prometheus."),
     (BenchGroup, "bench", "Benchmark a Bolide or RocketMQ cluster."),
     (PipelineGroup, "pipeline", "Process messages with Spark."),
+    (ConfigGroup, "config", "Explain the settings of servers."),
 ):
     app.add_typer(
         typer.Typer(cls=_group, no_args_is_help=True, **_TYPER_OPTIONS), name=_name, help=_text
@@ -205,6 +276,8 @@ _mqcontroller = typer.Typer(**_TYPER_OPTIONS)
 _mqcontroller.command()(controller)
 _mqbroker = typer.Typer(**_TYPER_OPTIONS)
 _mqbroker.command(**_ANY_WORDS)(broker)
+_mqshutdown = typer.Typer(**_TYPER_OPTIONS)
+_mqshutdown.command()(shutdown)
 
 
 @app.callback(invoke_without_command=True)
@@ -246,6 +319,11 @@ def mqcontroller() -> None:
 def mqbroker() -> None:
     """Entry point of `mqbroker`: `bolide broker` under RocketMQ's name."""
     _mqbroker(prog_name="mqbroker")
+
+
+def mqshutdown() -> None:
+    """Entry point of `mqshutdown`: `bolide shutdown` under RocketMQ's name."""
+    _mqshutdown(prog_name="mqshutdown")
 
 
 def mqadmin() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from bolide.cli.command_line import ExitOnError
 
@@ -34,6 +35,14 @@ def add_tls_options(commands: Mapping[str, Any]) -> dict[str, Any]:
         command.params = [*command.params, *tls_parameters()]
         command.callback = _with_tls(command.callback)
     return dict(commands)
+
+
+class TlsCommand(TyperCommand):
+    """A command with the options, for one that is in no group of such commands."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        add_tls_options({"": self})
 
 
 @cache

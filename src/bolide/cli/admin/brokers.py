@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
+from bolide.cli.admin.each_server import ask_each
 from bolide.cli.admin.session import (
     AsDocument,
     BrokerAddress,
     ClusterName,
     NameServer,
     Switch,
-    ask_each,
     is_true,
     require_one,
     run,
@@ -73,10 +73,11 @@ def get_broker_config(
         print_document(found)
     else:
         for address, settings in found.items():
-            print(f"============{titles[address]}============")
-            for key, value in sorted((settings or {}).items()):
-                print(f"{key:<50}=  {one_line(value)}")
-            print()
+            if settings is not None:
+                print(f"============{titles[address]}============")
+                for key, value in sorted(settings.items()):
+                    print(f"{key:<50}=  {one_line(value)}")
+                print()
 
 
 def update_broker_config(

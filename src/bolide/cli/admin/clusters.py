@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient, ClusterNotFound
+from bolide.cli.admin.each_server import ask_each
 from bolide.cli.admin.output import java_text
-from bolide.cli.admin.session import AsDocument, NameServer, ask_each, run
+from bolide.cli.admin.session import AsDocument, NameServer, run
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
 from bolide.protocol.bodies.routes import ClusterInfo

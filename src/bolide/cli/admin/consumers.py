@@ -9,7 +9,6 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.clients import version_name
 from bolide.admin.consumer_lag import GroupLag, inflight_of, lag_of
 from bolide.cli.admin.output import by_queue, java_text, time_text
 from bolide.cli.admin.session import (
@@ -31,6 +30,7 @@ from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.stats import ConsumeStats
+from bolide.version import version_name
 
 _UNKNOWN = "N/A"
 """Shown where a broker did not answer."""

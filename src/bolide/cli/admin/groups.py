@@ -14,6 +14,7 @@ from bolide.admin import AdminClient
 from bolide.admin.consequences import GroupDeletion
 from bolide.admin.servers import address_of
 from bolide.cli.admin.confirmation import DryRun, Effect, Yes, confirm
+from bolide.cli.admin.each_server import ask_each
 from bolide.cli.admin.output import java_map, java_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -22,7 +23,6 @@ from bolide.cli.admin.session import (
     Group,
     NameServer,
     Switch,
-    ask_each,
     is_true,
     require_one,
     run,

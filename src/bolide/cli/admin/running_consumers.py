@@ -11,7 +11,6 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.clients import version_name
 from bolide.admin.consumer_status import GroupStatus
 from bolide.cli.admin.output import java_text
 from bolide.cli.admin.progress import progress_bar
@@ -20,6 +19,7 @@ from bolide.cli.documents import print_document
 from bolide.logs import one_line
 from bolide.private_files import SECRET_MODE, create_new_file
 from bolide.protocol.bodies.consumers import HeldPopQueue, HeldQueue, RunningConsumer
+from bolide.version import version_name
 
 _UNSAFE = re.compile(r"[^0-9A-Za-z@#_.-]|^\.")
 _LONGEST_NAME = 200

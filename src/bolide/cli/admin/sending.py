@@ -10,8 +10,16 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.cli.admin.credentials import own_credentials
-from bolide.cli.admin.session import AsDocument, NameServer, Switch, Topic, is_true, reason_of, run
-from bolide.cli.command_line import FAILED
+from bolide.cli.admin.session import (
+    AsDocument,
+    NameServer,
+    Switch,
+    Topic,
+    exit_code_of,
+    is_true,
+    reason_of,
+    run,
+)
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
 from bolide.cli.tls_options import chosen_tls
@@ -85,16 +93,16 @@ def check_msg_send_rt(
     # As in RocketMQ: the first send does not count, which opens the connection.
     counted = sent[1:] or sent
     average = sum(each.ms for each in counted) / len(counted)
-    failures = sum(each.failure is not None for each in sent)
+    failures = [each.failure for each in sent if each.failure is not None]
     if as_document:
         rows = [each.document() for each in sent]
-        print_document({"sends": rows, "avgRt": round(average, 2), "failed": failures})
+        print_document({"sends": rows, "avgRt": round(average, 2), "failed": len(failures)})
     else:
         print(f"Avg RT: {average:.2f}")
     if failures:
-        last = next(each.failure for each in reversed(sent) if each.failure is not None)
-        print(f"{failures} of {amount} sends failed, the last one: {last}", file=sys.stderr)
-        raise typer.Exit(FAILED)
+        text = f"{len(failures)} of {amount} sends failed, the last one: {reason_of(failures[-1])}"
+        print(text, file=sys.stderr)
+        raise typer.Exit(exit_code_of(failures[-1]))
 
 
 _RT_LINE = "{:<32}  {:<4}  {:<20}    {}"
@@ -107,12 +115,12 @@ class _Sent:
     broker: str
     queue_id: int
     ms: float
-    failure: str | None
+    failure: BolideError | None
 
     def document(self) -> dict[str, object]:
         place = {"brokerName": self.broker, "queueId": self.queue_id}
-        done = self.failure is None
-        return place | {"sendResult": done, "rt": round(self.ms, 3), "failure": self.failure}
+        failure = None if self.failure is None else reason_of(self.failure)
+        return place | {"sendResult": not failure, "rt": round(self.ms, 3), "failure": failure}
 
 
 async def _timed(producer: "Producer", message: Message, number: int) -> _Sent:
@@ -125,13 +133,13 @@ async def _timed(producer: "Producer", message: Message, number: int) -> _Sent:
         return chosen
 
     began = time.monotonic()
-    failure = None
+    failure: BolideError | None = None
     try:
         await producer.send(message, selector=select, key=number)
     except RouteNotFound:
         raise
     except BolideError as exc:
-        failure = reason_of(exc)
+        failure = exc
     ms = (time.monotonic() - began) * 1000
     return _Sent(chosen.broker_name, chosen.queue_id, ms, failure)
 

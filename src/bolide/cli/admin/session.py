@@ -5,7 +5,7 @@ Exit codes: 0 done, 1 refused or failed, 2 usage, 3 a server is unreachable, 4 n
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Literal, NoReturn, TypeVar
@@ -124,25 +124,19 @@ def complete_or_exit() -> Iterator[None]:
         raise typer.Exit(max(map(exit_code_of, failures)))
 
 
-async def ask_each(
-    addresses: Iterable[str], ask: Callable[[str], Awaitable[T]]
-) -> dict[str, T | None]:
-    """The reply of each server; None for each that fails, which is passed over."""
-    found: dict[str, T | None] = {}
-    for address in addresses:
-        try:
-            found[address] = await ask(address)
-        except BolideError as exc:
-            pass_over(exc)
-            found[address] = None
-    return found
-
-
 def reason_of(exc: BolideError) -> str:
     """The message of an error on one line, with its notes."""
     text = " ".join(str(exc).split()) or type(exc).__name__
-    notes = "".join(f" ({note})" for note in getattr(exc, "__notes__", ()))
-    return one_line(text + notes)
+    notes = [*getattr(exc, "__notes__", ()), *_advice(exc)]
+    return one_line(text + "".join(f" ({note})" for note in notes))
+
+
+def _advice(exc: BolideError) -> list[str]:
+    if isinstance(exc, NoPermission) and str(exc).startswith(_WITHOUT_SIGNATURE):
+        access_key, _ = own_credentials()
+        if access_key is None:
+            return [f"this command does not sign: set {ACCESS_KEY} and {SECRET_KEY}"]
+    return []
 
 
 async def _run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T]]) -> T:
@@ -150,12 +144,7 @@ async def _run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T
     async with AdminClient(
         name_server, access_key=access_key, secret_key=secret_key, tls=chosen_tls()
     ) as admin:
-        try:
-            return await act(admin)
-        except NoPermission as exc:
-            if access_key is None and str(exc).startswith(_WITHOUT_SIGNATURE):
-                exc.add_note(f"this command does not sign: set {ACCESS_KEY} and {SECRET_KEY}")
-            raise
+        return await act(admin)
 
 
 async def targets(
