@@ -14,12 +14,9 @@ from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import RemotingClient
-from tests.integration import test_admin_commands as commands
-from tests.integration.test_admin_commands import CLUSTER, NOBODY, Cluster, columns
+from tests.support.admin_cluster import CLUSTER, NOBODY, Cluster, columns
 from tests.support.aio import on_loop, until
 from tests.support.brokers import broker_header, leaving_header, plain, topics_body
-
-cluster = commands.cluster  # the fixture
 
 
 async def ask(found: Cluster, *words: str, code: int = 0) -> str:
