@@ -208,7 +208,10 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
 
 
 def options_of(kind: type[Any]) -> dict[str, Option]:
-    """Return all settings of a config class by key, in declaration order."""
+    """Return all settings of a config class by key, in declaration order.
+
+    A class may name fields in `__ours__` that RocketMQ has in another server only.
+    """
     hints = typing.get_type_hints(kind)
     found = {}
     for item in dataclasses.fields(kind):
@@ -216,6 +219,7 @@ def options_of(kind: type[Any]) -> dict[str, Option]:
         key = meta.pop("key") or _camel(item.name)
         default = item.default_factory() if callable(item.default_factory) else item.default
         kind_of_field, kind_of_item = _plain(hints[item.name])
+        meta["ours"] |= item.name in getattr(kind, "__ours__", ())
         meta["fixed"] |= meta["secret"] or Path in (kind_of_field, kind_of_item)
         found[key] = Option(
             key=key, field=item.name, kind=kind_of_field, item=kind_of_item, default=default, **meta

@@ -33,7 +33,13 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 ASSIGNMENTS = re.compile(r"^(\w+=\S* +)*")
-NAMES = {"mqnamesrv": ["namesrv"], "mqbroker": ["broker"], "mqadmin": ["admin"], "bolide": []}
+NAMES = {
+    "mqnamesrv": ["namesrv"],
+    "mqbroker": ["broker"],
+    "mqadmin": ["admin"],
+    "mqshutdown": ["shutdown"],
+    "bolide": [],
+}
 """Programs, and what each is of `bolide`."""
 SETTINGS = {"namesrv", "broker", "standalone", "admin"}
 """Commands whose words may be settings."""

@@ -7,8 +7,10 @@ import msgspec
 from bolide.admin.errors import AttributeUnknown
 from bolide.admin.logical_queues import logical_bounds, logical_queues
 from bolide.admin.servers import Servers, gather_by_key
+from bolide.model.names import READ
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
+from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import TopicList, TopicRoute
 from bolide.protocol.bodies.topics import (
     MappedTopicConfigTable,
@@ -55,6 +57,22 @@ class Topics:
     async def route(self, topic: str) -> TopicRoute:
         return await self._servers.route(topic)
 
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that consumers read, sorted; those of a static topic are the logical ones."""
+        if static := await logical_queues(self._servers, [topic]):
+            return sorted(static)
+        return sorted(
+            MessageQueue(topic, data.broker_name, number)
+            for data in (await self._servers.route(topic)).queue_datas
+            if data.perm & READ
+            for number in range(data.read_queue_nums)
+        )
+
+    async def first_address(self, topic: str) -> str:
+        """The address of the first broker, by name, that serves the topic."""
+        address, *_ = (await self._servers.addresses_of(topic)).values()
+        return address
+
     async def clusters(self, topic: str) -> list[str]:
         """The clusters that serve the topic."""
         route = await self._servers.route(topic)
@@ -100,9 +118,17 @@ class Topics:
                     raise AttributeUnknown(address, name)
 
     async def update_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
-        """Create or change many topics in one request; not supported by RocketMQ 4.9."""
-        body = fastjson.encode(TopicConfigList([*configs]))
-        await self._servers.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        """Create or change many topics in one request, or one by one at RocketMQ 4.9.
+
+        Raises the errors of `update`.
+        """
+        wanted = [*configs]
+        body = fastjson.encode(TopicConfigList(wanted))
+        try:
+            await self._servers.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        except RequestCodeNotSupported:
+            for config in wanted:
+                await self.update(address, config)
 
     async def create(
         self,

@@ -6,7 +6,15 @@ when their command runs.
 """
 
 from bolide.cli.command_line import DAMAGE_FOUND, START_FAILED
-from bolide.cli.program import app, main, mqadmin, mqbroker, mqcontroller, mqnamesrv
+from bolide.cli.program import (
+    app,
+    main,
+    mqadmin,
+    mqbroker,
+    mqcontroller,
+    mqnamesrv,
+    mqshutdown,
+)
 
 __all__ = [
     "DAMAGE_FOUND",
@@ -17,4 +25,5 @@ __all__ = [
     "mqbroker",
     "mqcontroller",
     "mqnamesrv",
+    "mqshutdown",
 ]

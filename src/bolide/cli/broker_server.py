@@ -8,10 +8,17 @@ from bolide import logs
 from bolide.broker.configured_hooks import load_hooks
 from bolide.broker.gate import Gate
 from bolide.broker.server import Broker, broker_access
-from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, BrokerRole
-from bolide.cli.exposure import describe_encryption, describe_exposure
+from bolide.broker.settings.config import (
+    ALL_IGNORED,
+    VIP_PORT_DELTA,
+    BrokerConfig,
+    BrokerRole,
+)
+from bolide.cli.exposure import describe_encryption, describe_exposure, describe_metrics
 from bolide.cli.process_setup import reload_logs
+from bolide.cli.server_process import ServerProcess
 from bolide.lifeline import Lifeline
+from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import (
     freeze_gc,
     on_hangup,
@@ -46,19 +53,37 @@ def make_broker(settings: tuple[BrokerConfig, StoreConfig], texts: Mapping[str, 
 async def _run(broker: Broker, log_file: Path | None, lifeline: Lifeline) -> None:
     logs.set_level(broker.config.value.log_level)
     on_hangup(lambda: reload_logs(log_file, lifeline.label))
-    with lifeline:
-        await until_stopped(_serve(broker, lifeline))
+    config, data = broker.config.value, broker.store_config.value.root
+    process = ServerProcess(
+        "broker",
+        config.broker_name,
+        data=data,
+        addresses=addresses_of(broker),
+        lifeline=lifeline,
+        is_worker=bool(lifeline) and config.workers > 1,
+    )
+    with process:
+        await until_stopped(_serve(broker, process), process.report_stopping)
     logs.flush()  # so that this is the last line
     print(f"The broker[{broker.config.value.broker_name}] stopped.", flush=True)
 
 
-async def _serve(broker: Broker, lifeline: Lifeline) -> None:
+async def _serve(broker: Broker, process: ServerProcess) -> None:
     async with broker:
         freeze_gc()
         retain_freed_memory()
         announce(broker)
-        lifeline.report_ready()
+        process.report_ready(addresses_of(broker))
         await asyncio.Event().wait()
+
+
+def addresses_of(broker: Broker) -> list[str]:
+    """What a broker listens on; the HA port of a slave is closed until it becomes master."""
+    config = broker.config.value
+    ports = [config.listen_port, config.listen_port + VIP_PORT_DELTA]
+    if config.broker_role is not BrokerRole.SLAVE:
+        ports.append(config.ha_listen_port)
+    return [format_address((config.bind_address, port)) for port in ports]
 
 
 def announce(broker: Broker) -> None:
@@ -72,6 +97,8 @@ def announce(broker: Broker) -> None:
     print(meaning_of_an_answer(config, broker.store_config.value))
     print(describe_exposure(config, config.listen_port, "send and read"))
     print(describe_encryption(config))
+    if broker.metrics.address is not None:
+        print(describe_metrics(broker.metrics.address))
     print(
         f"The broker[{config.broker_name}, {broker.address}] boot success."
         f" serializeType=JSON{named}",

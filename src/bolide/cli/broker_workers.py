@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -17,10 +18,21 @@ from bolide.broker.multi_process import (
 from bolide.broker.settings.config import BrokerConfig
 from bolide.cli.command_line import FAILED
 from bolide.cli.process_setup import reload_logs
+from bolide.cli.server_process import ServerProcess
 from bolide.cli.supervisor import Server, Supervisor
 from bolide.config import options_of, variable
 from bolide.remoting.event_loop import on_hangup, until_stopped
 from bolide.store.config import StoreConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """What the processes are together, as the record of their supervisor describes it."""
+
+    kind: str
+    name: str
+    data: Path
+
 
 Flags = Mapping[str, Path | bool | None]
 """Command line options; None and False are omitted."""
@@ -73,7 +85,10 @@ def server(
 
 
 def supervise(
-    stages: Sequence[Sequence[Server]], workers: Sequence[Worker], log_file: Path | None
+    stages: Sequence[Sequence[Server]],
+    workers: Sequence[Worker],
+    log_file: Path | None,
+    described: Supervised,
 ) -> None:
     """Keep servers running until a stop signal.
 
@@ -82,7 +97,7 @@ def supervise(
     """
     try:
         # The standard event loop: it is already loaded, and speed does not matter here.
-        ended_cleanly = asyncio.run(_supervise(stages, workers, log_file))
+        ended_cleanly = asyncio.run(_supervise(stages, workers, log_file, described))
     finally:
         logs.shutdown()
     if not ended_cleanly:
@@ -90,11 +105,20 @@ def supervise(
 
 
 async def _supervise(
-    stages: Sequence[Sequence[Server]], workers: Sequence[Worker], log_file: Path | None
+    stages: Sequence[Sequence[Server]],
+    workers: Sequence[Worker],
+    log_file: Path | None,
+    described: Supervised,
 ) -> bool:
     supervisor = Supervisor(stages)
     _forward_hangups(supervisor, log_file)
-    await until_stopped(supervisor.run(lambda: _announce(workers)))
+    with ServerProcess(described.kind, described.name, data=described.data) as process:
+
+        def on_ready() -> None:
+            _announce(workers)
+            process.report_ready(())  # the records of the workers have the addresses
+
+        await until_stopped(supervisor.run(on_ready), process.report_stopping)
     logs.flush()  # so that this is the last line
     print("All workers stopped.", flush=True)
     return supervisor.ended_cleanly

@@ -21,6 +21,7 @@ from bolide.errors import ConfigError
 from bolide.remoting.address import split_address
 
 if TYPE_CHECKING:
+    from bolide.cli.server_process import ServerProcess
     from bolide.cluster.data_directory import ClusterState, MemberState
     from bolide.cluster.plan import ClusterOptions
 
@@ -177,19 +178,26 @@ def _control(data: Path, verb: str, **arguments: Any) -> None:
 
 def _run_up(options: "ClusterOptions") -> None:
     from bolide import logs  # noqa: PLC0415
-    from bolide.remoting.event_loop import until_stopped  # noqa: PLC0415
 
     logs.configure(logs.LogConfig(level=logs.LogLevel.WARNING), console=sys.stderr)
-    serving: Coroutine[Any, Any, None] = _serve(options)
+    serving: Coroutine[Any, Any, None] = _run_members(options)
     try:
         # The standard event loop: it is already loaded, and speed does not matter here.
-        asyncio.run(until_stopped(serving))
+        asyncio.run(serving)
     finally:
         logs.shutdown()
     print("All members stopped.", flush=True)
 
 
-async def _serve(options: "ClusterOptions") -> None:
+async def _run_members(options: "ClusterOptions") -> None:
+    from bolide.cli.server_process import ServerProcess  # noqa: PLC0415
+    from bolide.remoting.event_loop import until_stopped  # noqa: PLC0415
+
+    with ServerProcess("cluster", data=options.data) as process:
+        await until_stopped(_serve(options, process), process.report_stopping)
+
+
+async def _serve(options: "ClusterOptions", process: "ServerProcess") -> None:
     from bolide.cluster.control import ControlServer, masters, require_state  # noqa: PLC0415
     from bolide.cluster.local_cluster import LocalCluster  # noqa: PLC0415
 
@@ -197,6 +205,7 @@ async def _serve(options: "ClusterOptions") -> None:
     async with ControlServer(cluster, _stop_this_process), cluster:
         _print_status(require_state(options.data), await masters(cluster.name_servers))
         print(f"NameServers for clients: {cluster.name_servers}")
+        process.report_ready(cluster.name_servers.split(";"))
         print("The cluster runs; Ctrl-C or `bolide cluster down` stops it.", flush=True)
         await asyncio.Event().wait()
 

@@ -6,14 +6,16 @@ from pathlib import Path
 
 from bolide import logs
 from bolide.auth.settings import IGNORED_ACCESS, refuse_other_classes
-from bolide.cli.exposure import describe_encryption, describe_exposure
+from bolide.cli.exposure import describe_encryption, describe_exposure, describe_metrics
 from bolide.cli.process_setup import reload_logs
+from bolide.cli.server_process import ServerProcess
 from bolide.cli.settings_sources import merge_texts, print_config
 from bolide.config import from_environment, load, options_of, read_file, secret_keys
 from bolide.controller.config import ALL_IGNORED, ControllerConfig
 from bolide.controller.server import Controller
 from bolide.lifeline import Lifeline
 from bolide.logs import LogLevel
+from bolide.metrics.settings import with_port_given
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
 from bolide.remoting.settings import find_file
@@ -53,6 +55,7 @@ def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> 
 
 def load_settings(texts: dict[str, str], *, strict: bool) -> ControllerConfig:
     refuse_other_classes(texts)
+    texts = with_port_given(texts)
     return load(ControllerConfig, texts, ignored=ALL_IGNORED | IGNORED_ACCESS, strict=strict)
 
 
@@ -64,6 +67,12 @@ def make_controller(config: ControllerConfig, texts: Mapping[str, str]) -> Contr
     """Build the controller; settings without effect are kept for `getControllerConfig`."""
     ignored = {key: text for key, text in texts.items() if key in ALL_IGNORED}
     return Controller(config, ignored=ignored)
+
+
+def addresses_of(server: Controller) -> list[str]:
+    """What a controller listens on: for requests, and for the Raft of its peers."""
+    config = server.config.value
+    return [format_address((config.bind_address, config.listen_port)), config.raft_bind]
 
 
 def announce(server: Controller) -> None:
@@ -78,19 +87,23 @@ def announce(server: Controller) -> None:
     rights = "register brokers and ask for elections"
     print(describe_exposure(config, config.listen_port, rights))
     print(describe_encryption(config), flush=True)
+    if server.metrics.address is not None:
+        print(describe_metrics(server.metrics.address), flush=True)
 
 
 async def _run(server: Controller, log_file: Path | None, lifeline: Lifeline) -> None:
     logs.set_level(server.config.value.log_level)
     on_hangup(lambda: reload_logs(log_file, lifeline.label))
-    with lifeline:
-        await until_stopped(_serve(server, lifeline))
+    config = server.config.value
+    data = config.controller_store_path.expanduser()
+    with ServerProcess("controller", config.own.id, data=data, lifeline=lifeline) as process:
+        await until_stopped(_serve(server, process), process.report_stopping)
     logs.flush()  # so that this is the last line
     print("The Controller stopped.", flush=True)
 
 
-async def _serve(server: Controller, lifeline: Lifeline) -> None:
+async def _serve(server: Controller, process: ServerProcess) -> None:
     async with server:
         announce(server)
-        lifeline.report_ready()
+        process.report_ready(addresses_of(server))
         await server.failure()

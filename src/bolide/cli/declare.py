@@ -157,7 +157,8 @@ def load() -> dict[str, Any]:
     app.command("export", epilog=example.format("export", "-o cluster.yml"))(export_cluster)
     app.command("apply", epilog=example.format("apply", "cluster.yml --dry-run"))(apply_file)
     found = dict(typer.main.get_group(app).commands)
-    add_common_options(found, frozenset(found))
+    for command in found.values():
+        add_common_options(command, repeats=False)
     return add_tls_options(found)
 
 

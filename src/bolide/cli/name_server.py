@@ -9,8 +9,9 @@ from pathlib import Path
 from bolide import logs
 from bolide.auth.settings import refuse_other_classes
 from bolide.cli import controller_server
-from bolide.cli.exposure import describe_encryption, describe_exposure
+from bolide.cli.exposure import describe_encryption, describe_exposure, describe_metrics
 from bolide.cli.process_setup import reload_logs
+from bolide.cli.server_process import ServerProcess
 from bolide.cli.settings_sources import merge_texts, print_config
 from bolide.config import (
     from_environment,
@@ -23,6 +24,7 @@ from bolide.config import (
 from bolide.controller.config import ControllerConfig
 from bolide.lifeline import Lifeline
 from bolide.logs import LogLevel
+from bolide.metrics.settings import with_port_given
 from bolide.namesrv.config import ALL_IGNORED, CONTROLLER_KEYS, IGNORED, NameServerConfig
 from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
@@ -72,6 +74,7 @@ def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> 
 
 def load_settings(texts: dict[str, str], *, strict: bool) -> NameServerConfig:
     refuse_other_classes(texts)
+    texts = with_port_given(texts)
     return load(NameServerConfig, texts, ignored=ALL_IGNORED, others=CONTROLLER_KEYS, strict=strict)
 
 
@@ -117,17 +120,26 @@ def make_server(config: NameServerConfig, texts: Mapping[str, str]) -> NameServe
 async def _run(server: NameServer, log_file: Path | None, lifeline: Lifeline) -> None:
     logs.set_level(server.config.value.log_level)
     on_hangup(lambda: reload_logs(log_file, lifeline.label))
-    with lifeline:
-        await until_stopped(_serve(server, lifeline))
+    config = server.config.value
+    data = config.kv_config_path.expanduser().parent
+    with ServerProcess("namesrv", data=data, lifeline=lifeline) as process:
+        await until_stopped(_serve(server, process), process.report_stopping)
     logs.flush()  # so that this is the last line
     print("The Name Server stopped.", flush=True)
 
 
-async def _serve(server: NameServer, lifeline: Lifeline) -> None:
+async def _serve(server: NameServer, process: ServerProcess) -> None:
     async with server:
         announce(server)
-        lifeline.report_ready()
+        process.report_ready(addresses_of(server))
         await asyncio.Event().wait()
+
+
+def addresses_of(server: NameServer) -> list[str]:
+    """What a NameServer listens on, and the controller inside it."""
+    own = format_address((server.config.value.bind_address, server.port))
+    inner = server.controller
+    return [own] if inner is None else [own, *controller_server.addresses_of(inner)]
 
 
 def announce(server: NameServer) -> None:
@@ -137,6 +149,8 @@ def announce(server: NameServer) -> None:
     print(f"The Name Server boot success. serializeType=JSON, address {address}")
     print(describe_exposure(config, server.port, "look up routes and register brokers"))
     print(describe_encryption(config), flush=True)
+    if server.metrics.address is not None:
+        print(describe_metrics(server.metrics.address), flush=True)
     if server.controller is not None:
         controller_server.announce(server.controller)
 

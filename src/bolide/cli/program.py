@@ -11,9 +11,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from bolide.cli.command_line import require_spark
+from bolide.cli.doctor import doctor
+from bolide.cli.local_servers import shutdown, status
 from bolide.cli.pipeline_options import FILE
 from bolide.cli.server_commands import broker, controller, namesrv, standalone
 from bolide.cli.sql import sql
+from bolide.cli.tls_options import TlsCommand
 from bolide.version import __version__
 
 _TYPER_OPTIONS: Any = {
@@ -87,17 +90,24 @@ class AdminGroup(LazyGroup):
 
         return load()
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        from bolide.cli.admin.commands import sections  # noqa: PLC0415
+    def list_commands(self, ctx: Any) -> list[str]:
+        from bolide.cli.admin.commands import COMMANDS  # noqa: PLC0415
 
-        for title, names in sections().items():
-            with formatter.section(title):
-                rows = [(name, self.commands[name].get_short_help_str(78)) for name in names]
-                formatter.write_dl(rows)
+        return [*COMMANDS, "help"]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        names = {name.lower(): name for name in self.commands}
-        return super().get_command(ctx, names.get(cmd_name.lower(), cmd_name))
+        from bolide.cli.admin.commands import load_one  # noqa: PLC0415
+
+        names = {name.lower(): name for name in self.list_commands(ctx)}
+        name = names.get(cmd_name.lower())
+        return None if name is None else load_one(name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        from bolide.cli.admin.commands import summaries  # noqa: PLC0415
+
+        for title, section in summaries().items():
+            with formatter.section(title):
+                formatter.write_dl(list(section.items()))
 
 
 class PipelineVerbGroup(LazyGroup):
@@ -168,6 +178,13 @@ class StoreGroup(LazyGroup):
         return commands_of(verify, dump)
 
 
+class MetricsGroup(LazyGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli.metrics import alerts, dashboard  # noqa: PLC0415
+
+        return commands_of(dashboard, alerts)
+
+
 class ChaosGroup(LazyGroup):
     """`bolide chaos` alone, or with options only, is `bolide chaos run`."""
 
@@ -230,11 +247,15 @@ app.command()(namesrv)
 app.command()(controller)
 app.command()(standalone)
 app.command(**_ANY_WORDS)(broker)
+app.command()(status)
+app.command()(shutdown)
+app.command(cls=TlsCommand)(doctor)
 
 for _group, _name, _text in (
     (ClusterGroup, "cluster", "Run a cluster of processes on this machine."),
     (ChaosGroup, "chaos", "Inject faults under load, and check what was promised."),
     (StoreGroup, "store", "Inspect and repair a store directory."),
+    (MetricsGroup, "metrics", "Print a dashboard for Grafana and alert rules for Prometheus."),
     (BenchGroup, "bench", "Benchmark a Bolide or RocketMQ cluster."),
     (PipelineGroup, "pipeline", "Process messages with Spark."),
     (ConfigGroup, "config", "Explain the settings of servers."),
@@ -255,6 +276,8 @@ _mqcontroller = typer.Typer(**_TYPER_OPTIONS)
 _mqcontroller.command()(controller)
 _mqbroker = typer.Typer(**_TYPER_OPTIONS)
 _mqbroker.command(**_ANY_WORDS)(broker)
+_mqshutdown = typer.Typer(**_TYPER_OPTIONS)
+_mqshutdown.command()(shutdown)
 
 
 @app.callback(invoke_without_command=True)
@@ -296,6 +319,11 @@ def mqcontroller() -> None:
 def mqbroker() -> None:
     """Entry point of `mqbroker`: `bolide broker` under RocketMQ's name."""
     _mqbroker(prog_name="mqbroker")
+
+
+def mqshutdown() -> None:
+    """Entry point of `mqshutdown`: `bolide shutdown` under RocketMQ's name."""
+    _mqshutdown(prog_name="mqshutdown")
 
 
 def mqadmin() -> None:

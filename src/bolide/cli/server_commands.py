@@ -185,11 +185,18 @@ def _serve_by_workers(
     chosen: Mapping[str, str],
     log_file: Path | None,
 ) -> None:
-    from bolide.cli.broker_workers import plan_workers, servers_of, shared_file, supervise  # noqa: PLC0415
+    from bolide.cli.broker_workers import (  # noqa: PLC0415
+        Supervised,
+        plan_workers,
+        servers_of,
+        shared_file,
+        supervise,
+    )
 
     workers = plan_workers(*loaded)
     flags["--config"] = flags["--config"] or shared_file(loaded[0])
-    supervise([servers_of(workers, flags, chosen)], workers, log_file)
+    described = Supervised("broker", loaded[0].broker_name, loaded[1].root)
+    supervise([servers_of(workers, flags, chosen)], workers, log_file, described)
 
 
 def standalone(

@@ -15,8 +15,16 @@ from bolide.auth.settings import AccessSettings, refuse_other_classes
 from bolide.broker.multi_process import refuse_unserved_stores
 from bolide.broker.settings.config import BrokerConfig, keys_of, load_settings
 from bolide.cli import broker_settings, name_server
-from bolide.cli.broker_workers import plan_workers, server, servers_of, shared_file, supervise
+from bolide.cli.broker_workers import (
+    Supervised,
+    plan_workers,
+    server,
+    servers_of,
+    shared_file,
+    supervise,
+)
 from bolide.cli.process_setup import reload_logs
+from bolide.cli.server_process import ServerProcess
 from bolide.config import load, read_file, secret_keys
 from bolide.controller.config import ControllerConfig
 from bolide.errors import ConfigError
@@ -52,6 +60,7 @@ class StandaloneSettings:
     """Settings from the command line, under the keys `namesrv` and `broker`."""
     controller: ControllerConfig | None
     """The controller inside the NameServer, if there is one."""
+    data: Path
 
     @classmethod
     def of(
@@ -74,6 +83,7 @@ class StandaloneSettings:
         _refuse_reserved_keys(given)
         of_broker = keys_of(BrokerConfig) | keys_of(StoreConfig)
         of_names = keys_of(NameServerConfig) | CONTROLLER_KEYS
+        of_names -= {"metricsPromExporterPort"}  # the broker's; each needs one of its own
         for_names = {k: v for k, v in given.items() if k in of_names}
         for_broker = {k: v for k, v in given.items() if k in of_broker or k not in for_names}
         chosen = {
@@ -89,7 +99,7 @@ class StandaloneSettings:
         if loaded.init_authentication_user is None:  # both servers have the same users
             loaded = replace(loaded, init_authentication_user=broker.init_authentication_user)
         controller = name_server.load_controller(loaded, names)
-        return cls(loaded, broker, store, texts, chosen, controller)
+        return cls(loaded, broker, store, texts, chosen, controller, data)
 
 
 def serve(settings: StandaloneSettings, log_file: Path | None, log_config: Path | None) -> None:
@@ -107,12 +117,14 @@ def serve(settings: StandaloneSettings, log_file: Path | None, log_config: Path 
 async def _run(settings: StandaloneSettings, log_file: Path | None) -> None:
     logs.set_level(settings.broker.log_level)
     on_hangup(lambda: reload_logs(log_file))
-    await until_stopped(_serve(settings))
+    name = settings.broker.broker_name
+    with ServerProcess("standalone", name, data=settings.data) as process:
+        await until_stopped(_serve(settings, process), process.report_stopping)
     logs.flush()  # so that this is the last line
     print("All stopped.", flush=True)
 
 
-async def _serve(settings: StandaloneSettings) -> None:
+async def _serve(settings: StandaloneSettings, process: ServerProcess) -> None:
     from bolide.cli import broker_server  # noqa: PLC0415
 
     controller = settings.controller
@@ -122,6 +134,8 @@ async def _serve(settings: StandaloneSettings) -> None:
             freeze_gc()
             retain_freed_memory()
             broker_server.announce(broker)
+            addresses = name_server.addresses_of(server) + broker_server.addresses_of(broker)
+            process.report_ready(addresses)
             await asyncio.Event().wait()
 
 
@@ -158,7 +172,8 @@ def _serve_by_workers(
         [server("namesrv", "namesrv", log_flag, for_names, NameServerConfig)],
         servers_of(workers, flags, for_workers),
     ]
-    supervise(stages, workers, log_file)
+    described = Supervised("standalone", settings.broker.broker_name, settings.data)
+    supervise(stages, workers, log_file, described)
 
 
 def _secrets_of(settings: AccessSettings) -> dict[str, str]:

@@ -7,10 +7,12 @@ the command runs, and are found by `chosen_tls`.
 import os
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from bolide.cli.command_line import ExitOnError
 
@@ -35,11 +37,20 @@ def add_tls_options(commands: Mapping[str, Any]) -> dict[str, Any]:
     return dict(commands)
 
 
-def tls_parameters() -> list[Any]:
+class TlsCommand(TyperCommand):
+    """A command with the options, for one that is in no group of such commands."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        add_tls_options({"": self})
+
+
+@cache
+def tls_parameters() -> tuple[Any, ...]:
     """The options, as typer declares them."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(_declare)
-    return list(typer.main.get_command(app).params)
+    return tuple(typer.main.get_command(app).params)
 
 
 def _declare(

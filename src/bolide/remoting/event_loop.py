@@ -58,10 +58,13 @@ def retain_freed_memory() -> None:
             mallopt(option, size)
 
 
-async def until_stopped(serving: Coroutine[Any, Any, None]) -> None:
+async def until_stopped(
+    serving: Coroutine[Any, Any, None], on_stop: Callable[[], None] | None = None
+) -> None:
     """Run `serving` until SIGTERM or Ctrl-C.
 
     A signal cancels `serving` once, and its cleanup runs to the end, even during its start.
+    `on_stop` is called before that.
     """
     task = asyncio.ensure_future(serving)
     is_stopping = False
@@ -70,6 +73,8 @@ async def until_stopped(serving: Coroutine[Any, Any, None]) -> None:
         nonlocal is_stopping
         if not is_stopping:
             is_stopping = True
+            if on_stop is not None:
+                on_stop()
             task.cancel()
             # The cleanup uses asyncio.timeout, which fails in a cancelled task of Python 3.11.2.
             loop.call_soon(task.uncancel)

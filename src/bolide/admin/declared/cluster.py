@@ -8,7 +8,6 @@ import msgspec
 
 from bolide.admin.access import entries_of
 from bolide.admin.client import AdminClient
-from bolide.admin.clients import version_name
 from bolide.admin.declared.document import BrokerState, system_reason
 from bolide.admin.declared.fields import (
     ATTRIBUTES,
@@ -29,6 +28,7 @@ from bolide.protocol.bodies.access import PlainAccount
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.refusals import NoPermission, Refusal
+from bolide.version import version_name
 
 _MAJOR = re.compile(r"V(\d+)")
 _OLDEST, _WITH_ATTRIBUTES = 4, 5

@@ -6,8 +6,9 @@ falls through, and what the handlers decide about it becomes the plan of its key
 """
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import partial
+from time import monotonic
 
 import msgspec
 
@@ -31,6 +32,7 @@ from bolide.protocol.headers.pull import PullHeader
 from bolide.protocol.signature import SIGNATURE
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Dispatcher, Request
+from bolide.remoting.latencies import BOUNDS, RpcLatencies, RpcOutcome
 from bolide.store.errors import NotInMemory
 from bolide.store.reading import MessageFilter, ReadableQueue, ReadStatus, nearby
 from bolide.store.tables import has_batch_queues
@@ -64,7 +66,13 @@ class PullPath:
     """Serves pulls by plans, and makes the plans; belongs to one event loop."""
 
     def __init__(
-        self, pulls: Pulls, *, gate: Gate, plans: Plans, fall_throughs: FallThroughs
+        self,
+        pulls: Pulls,
+        *,
+        gate: Gate,
+        plans: Plans,
+        fall_throughs: FallThroughs,
+        latencies: RpcLatencies,
     ) -> None:
         self._pulls = pulls
         self._parts = parts = pulls.parts
@@ -82,7 +90,11 @@ class PullPath:
         self._is_slave = pulls.is_slave
         self._log = parts.store.log
         self._near = partial(nearby, parts.store.log)
-        self._dispatcher = Dispatcher()
+        self._dispatcher = Dispatcher(latencies=latencies)
+        self._latencies = latencies
+        self._requests = {code: [0] * (len(BOUNDS) + 1) for code in _CODES}
+        """Answered pulls by code and bucket of their latency, not reported yet."""
+        self._request_ms = dict.fromkeys(_CODES, 0.0)
         self._tallied: list[PullPlan] = []
         """Plans with a tally."""
         self._blocks: dict[tuple[QueueKey, int], bytes | bytearray] = {}
@@ -193,17 +205,25 @@ class PullPath:
 
     def _at_end(self, plan: PullPlan, queue_offset: int, opaque: int) -> bytes:
         self._statistics.got_nothing()
+        self._latencies.add(RpcOutcome(plan.code, ResponseCode.PULL_NOT_FOUND), 0.0)
+        self._statistics.caught_up(plan.group, plan.topic, plan.queue_id)
+        if plan.tally is not None:
+            plan.tally.behind, plan.tally.late = 0, 0.0
         self._offsets.pulled(plan.group, plan.topic, plan.queue_id, queue_offset)
         low = self._store.min_offset(plan.topic, plan.queue_id)
         return plan.replies.empty(_NOTHING, opaque, queue_offset, low, queue_offset)
 
     # ---- statistics
 
-    def _count(self, plan: PullPlan, reply: PullReply, started: float) -> None:
+    def _count(
+        self, plan: PullPlan, reply: PullReply, started: float, *, is_long_polling: bool = False
+    ) -> None:
         _, next_offset, count, size, behind, stored = reply
         self._offsets.pulled(plan.group, plan.topic, plan.queue_id, next_offset)
         if not count:
             self._statistics.got_nothing()
+            outcome = RpcOutcome(plan.code, ResponseCode.PULL_RETRY_IMMEDIATELY)
+            self._latencies.add(outcome, self._now() - started)
             return
         tally = plan.tally
         if tally is None:
@@ -217,6 +237,9 @@ class PullPath:
         tally.seconds += seconds
         tally.behind = behind
         tally.late = now - stored / 1000
+        if not is_long_polling:
+            self._requests[plan.code][bisect_left(BOUNDS, seconds * 1000)] += 1
+            self._request_ms[plan.code] += seconds * 1000
         self._latency_counts[bisect_right(EDGES, seconds * 1000)] += 1
         self._longest = max(self._longest, seconds * 1000)
 
@@ -231,6 +254,16 @@ class PullPath:
             key = plan.group, plan.topic, plan.queue_id
             self._statistics.got_by_calls(tally.calls, *key, tally.count, tally.size, tally.seconds)
             self._statistics.fell_behind(*key, tally.behind, max(tally.late, 0.0))
+            self._statistics.traffic.pulled(plan.group, plan.topic, tally.count, tally.size)
+
+    def report_requests(self) -> None:
+        """Report answered pulls to what metrics count."""
+        for code, counts in self._requests.items():
+            if any(counts):
+                outcome = RpcOutcome(code, ResponseCode.SUCCESS)
+                self._latencies.add_counts(outcome, counts, self._request_ms[code])
+                self._requests[code] = [0] * (len(BOUNDS) + 1)
+                self._request_ms[code] = 0.0
 
     # ---- long polling
 
@@ -252,8 +285,8 @@ class PullPath:
         if waiting.pull is None:
             waiting.pull = self._pull_of(waiting)
             encoding = waiting.plan.encoding
-            frame = Frame(code=_CODES[0], opaque=waiting.opaque, encoding=encoding)
-            waiting.address(self._dispatcher, frame, waiting.connection)
+            frame = Frame(code=waiting.plan.code, opaque=waiting.opaque, encoding=encoding)
+            waiting.address(self._dispatcher, frame, waiting.connection, waiting.since)
         return self._pulls.retry(waiting.pull, waiting, is_last=is_last)
 
     def forget(self, waiting: "WaitingPull") -> None:
@@ -270,7 +303,9 @@ class PullPath:
             return None if reason else False
         if not reply[2]:  # none of the messages is wanted: the pull may go on waiting
             return None
-        self._count(plan, reply, started)
+        self._count(plan, reply, started, is_long_polling=True)
+        outcome = RpcOutcome(plan.code, ResponseCode.SUCCESS, is_long_polling=True)
+        self._latencies.add(outcome, monotonic() - waiting.since)
         waiting.connection.send_expected(waiting, reply[0])
         return True
 
@@ -300,11 +335,13 @@ class PullPath:
         wanted = self._parts.expiring.wanted(request.header.topic, admitted.wanted)
         presented = self._gate.prepared_for(frame, connection) if _is_plain(wanted) else None
         if presented is not None:
-            plan = self._plan_of(request.header, admitted, frame.encoding, presented.secret)
+            code = RequestCode(frame.code)
+            plan = self._plan_of(code, request.header, admitted, frame.encoding, presented.secret)
             self._plans.add_pull(connection, key, plan)
 
     def _plan_of(
         self,
+        code: RequestCode,
         header: PullHeader,
         admitted: Admitted,
         encoding: HeaderEncoding,
@@ -329,6 +366,7 @@ class PullPath:
             header,
             admitted,
             replies,
+            code=code,
             encoding=encoding,
             units=max(scanned, limits.max_count),
             max_wait=self._pulls.max_wait(header),
@@ -340,7 +378,9 @@ class PullPath:
 class WaitingPull(DeferredReply):
     """A pull of a plan that waits: a waiter of `LongPolling` and a reply its connection owes."""
 
-    __slots__ = ("_path", "connection", "key", "opaque", "plan", "pull", "queue_offset", "tick")
+    __slots__ = (
+        "_path", "connection", "key", "opaque", "plan", "pull", "queue_offset", "since", "tick",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -351,6 +391,8 @@ class WaitingPull(DeferredReply):
         connection: Connection,
     ) -> None:
         super().__init__()
+        self.is_long_polling = True
+        self.since = monotonic()
         self._path = path
         self.plan = plan
         self.connection = connection

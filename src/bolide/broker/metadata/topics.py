@@ -418,7 +418,8 @@ def _validate(kind: str, name: str, longest: int) -> None:
 def system_topic_names(config: BrokerConfig) -> set[str]:
     """Names of the system topics of a broker with these settings."""
     cluster = config.broker_cluster_name
-    names = {cluster, config.broker_name, reply_topic(cluster)}
+    own = (POP_JOURNAL_TOPIC, AUDIT_TOPIC, TIMER_TOPIC, revive_topic(cluster))
+    names = {cluster, config.broker_name, reply_topic(cluster), *own}
     if config.trace_topic_enable:
         names.add(config.msg_trace_topic_name)
     return names | SYSTEM_TOPICS

@@ -88,6 +88,50 @@ class FilterSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BrokerMetricsSettings:
+    """Which metrics a broker has; how they are exposed is in `metrics.settings`."""
+
+    enable_stats_metrics: bool = option(
+        True, "Expose the numbers of topics and groups, and the permission.", live=True
+    )
+    enable_request_metrics: bool = option(
+        True, "Expose messages and bytes in and out, and sizes of messages.", live=True
+    )
+    enable_connection_metrics: bool = option(True, "Expose connected clients.", live=True)
+    enable_lag_and_dlq_metrics: bool = option(
+        True, "Expose the lag of consumer groups, and their dead letters.", live=True
+    )
+    enable_transaction_metrics: bool = option(True, "Expose transactions.", live=True)
+    enable_remoting_metrics: bool = option(True, "Expose latencies by request code.", live=True)
+    enable_message_store_metrics: bool = option(
+        True, "Expose sizes of the store, delayed and timer messages.", live=True
+    )
+    enable_pop_metrics: bool = option(True, "Expose what is behind POP consumption.", live=True)
+    enable_queue_lag_metrics: bool = option(
+        True, "Expose the lag of each group in each queue.", ours=True, live=True
+    )
+    enable_exporter_metrics: bool = option(
+        True, "Expose the names of rocketmq-exporter too.", ours=True, live=True
+    )
+    estimate_accumulation: bool = option(
+        True,
+        "Count only messages that the filter of a group lets through as its lag; a long backlog is"
+        " estimated from a part of it.",
+        live=True,
+    )
+    max_consume_queue_scan: int = option(
+        20_000,
+        "Messages of a queue that are looked at to count those that a filter lets through.",
+        bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+    sample_count_threshold: int = option(
+        5000,
+        "Matching messages after which a longer backlog is estimated.",
+        bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class PopSettings:
     """POP consumption: messages are acknowledged one by one."""
 

@@ -1,12 +1,12 @@
 """Broker commands: brokerStatus, getBrokerConfig, updateBrokerConfig, and the filter functions."""
 
-from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bolide.admin import AdminClient
+from bolide.cli.admin.each_server import ask_each
 from bolide.cli.admin.session import (
     AsDocument,
     BrokerAddress,
@@ -17,12 +17,9 @@ from bolide.cli.admin.session import (
     require_one,
     run,
     targets,
-    warn,
 )
-from bolide.cli.command_line import FAILED
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
-from bolide.errors import BolideError
 from bolide.logs import one_line
 from bolide.protocol.bodies.routes import BrokerRoute
 
@@ -42,7 +39,7 @@ def broker_status(
 
     async def act(admin: AdminClient) -> dict[str, Texts | None]:
         addresses = await targets(admin, broker, cluster, slaves=True)
-        return await _from_each(addresses, admin.brokers.runtime)
+        return await ask_each(addresses, admin.brokers.runtime)
 
     found = run(name_server, act)
     if as_document:
@@ -52,7 +49,6 @@ def broker_status(
             prefix = f"{address:<24} " if cluster else ""
             for key, value in sorted((figures or {}).items()):
                 print(f"{prefix}{key:<32}: {one_line(value)}")
-    _end(found)
 
 
 def get_broker_config(
@@ -70,18 +66,18 @@ def get_broker_config(
         else:
             assert cluster is not None
             titles = _titles(await admin.clusters.brokers(cluster))
-        return titles, await _from_each(titles, admin.brokers.config)
+        return titles, await ask_each(titles, admin.brokers.config)
 
     titles, found = run(name_server, act)
     if as_document:
         print_document(found)
     else:
         for address, settings in found.items():
-            print(f"============{titles[address]}============")
-            for key, value in sorted((settings or {}).items()):
-                print(f"{key:<50}=  {one_line(value)}")
-            print()
-    _end(found)
+            if settings is not None:
+                print(f"============{titles[address]}============")
+                for key, value in sorted(settings.items()):
+                    print(f"{key:<50}=  {one_line(value)}")
+                print()
 
 
 def update_broker_config(
@@ -108,7 +104,7 @@ def update_broker_config(
             await admin.brokers.update_config(address, {key: value})
             return {key: value}
 
-        return await _from_each(addresses, update)
+        return await ask_each(addresses, update)
 
     found = run(name_server, act)
     if as_document:
@@ -117,26 +113,6 @@ def update_broker_config(
         for address, changed in found.items():
             if changed is not None:
                 print(f"update broker config success, {address}")
-    _end(found)
-
-
-async def _from_each(
-    addresses: Iterable[str], ask: Callable[[str], Awaitable[Texts]]
-) -> dict[str, Texts | None]:
-    """The reply of each broker; None, and a line on standard error, for each failure."""
-    found: dict[str, Texts | None] = {}
-    for address in addresses:
-        try:
-            found[address] = await ask(address)
-        except BolideError as exc:
-            warn(exc)
-            found[address] = None
-    return found
-
-
-def _end(found: dict[str, Texts | None]) -> None:
-    if None in found.values():
-        raise typer.Exit(FAILED)
 
 
 def _titles(brokers: list[BrokerRoute]) -> dict[str, str]:

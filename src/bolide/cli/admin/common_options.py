@@ -5,10 +5,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any
 
 import typer
 
+from bolide.cli.admin.session import complete_or_exit
 from bolide.cli.command_line import UNREACHABLE, USAGE, fail
 from bolide.cli.documents import Format, begin_documents
 from bolide.logs import one_line
@@ -16,25 +18,20 @@ from bolide.logs import one_line
 _CLEAR = "\x1b[2J\x1b[H"
 
 
-def add_common_options(commands: Mapping[str, Any], changing: frozenset[str]) -> None:
-    """Add the options to commands.
-
-    Args:
-        changing: names of the commands that change something, which are not repeated.
-    """
-    for name, command in commands.items():
-        has_document = any(each.name == "as_document" for each in command.params)
-        repeats = name not in changing
-        wanted = {"output": has_document, "watch": repeats}
-        parameters = [each for each in _parameters() if wanted[str(each.name)]]
-        command.params = [*command.params, *parameters]
-        command.callback = _with_options(command.callback)
+def add_common_options(command: Any, *, repeats: bool) -> None:
+    """Add the options to a command; one that changes something is not repeated."""
+    has_document = any(each.name == "as_document" for each in command.params)
+    wanted = {"output": has_document, "watch": repeats}
+    parameters = [each for each in _parameters() if wanted[str(each.name)]]
+    command.params = [*command.params, *parameters]
+    command.callback = _with_options(command.callback)
 
 
-def _parameters() -> list[Any]:
+@cache
+def _parameters() -> tuple[Any, ...]:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(_declare)
-    return list(typer.main.get_command(app).params)
+    return tuple(typer.main.get_command(app).params)
 
 
 def _declare(
@@ -51,17 +48,22 @@ def _declare(
 
 
 def _with_options(command: Callable[..., object]) -> Callable[..., object]:
-    def run(*, output: Format | None = None, watch: float | None = None, **values: Any) -> object:
+    def run(*, output: Format | None = None, watch: float | None = None, **values: Any) -> None:
         if output is not None:
             values["as_document"] = True
         begin_documents(output or Format.JSON)
         with _NamesFiles():
             if watch is None:
-                return command(**values)
-            _repeat(lambda: command(**values), watch)
-        return None
+                _complete(command, values)
+            else:
+                _repeat(lambda: _complete(command, values), watch)
 
     return run
+
+
+def _complete(command: Callable[..., object], values: Mapping[str, Any]) -> None:
+    with complete_or_exit():
+        command(**values)
 
 
 def _repeat(show: Callable[[], object], seconds: float) -> None:

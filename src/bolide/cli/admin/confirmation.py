@@ -4,7 +4,8 @@ With `--yes` they do not ask, with `--dry-run` they only say it.
 """
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, TextIO
 
 import typer
 
@@ -23,39 +24,46 @@ DryRun = Annotated[
 ]
 
 
+Effect = Table | str | Sequence[Table | str]
+
+
 def confirm(
     question: str,
-    effect: Table | str,
+    effect: Effect,
     document: object,
     *,
     yes: bool,
     dry_run: bool,
     as_document: bool,
 ) -> None:
-    """Show what a command will do; return if it is to be done, else end the program.
+    """Return if something is to be done, else end the program.
+
+    Effect and question go to standard error: what a program reads is only the result.
 
     Args:
         question: what to ask, such as "Delete topic Orders?".
-        effect: what will happen, for people.
-        document: the same for programs, printed for `--dry-run` with `--output`.
+        effect: what will happen, for people: text, a table, or several of them.
+        document: the same for programs, printed by `--dry-run` with `--output`.
     """
-    if dry_run and as_document:
-        print_document(document)
-    elif not (as_document or (yes and isinstance(effect, str))):
-        effect.print() if isinstance(effect, Table) else print(effect)
     if dry_run:
+        print_document(document) if as_document else _show(effect, sys.stdout)
         raise typer.Exit
-    if not yes and not _is_agreed(question, shows_effect=as_document, effect=effect):
+    if yes:
+        return
+    _show(effect, sys.stderr)
+    if not _is_agreed(question):
         fail(
             f"nothing was changed; answer y, give --yes, or set {ASSUME_YES}=true not to be asked",
             FAILED,
         )
 
 
-def _is_agreed(question: str, *, shows_effect: bool, effect: Table | str) -> bool:
-    """Ask on standard error: standard output may be read by a program."""
-    if shows_effect and isinstance(effect, str):
-        print(effect, file=sys.stderr)
+def _show(effect: Effect, to: TextIO) -> None:
+    for part in [effect] if isinstance(effect, Table | str) else effect:
+        part.print(to) if isinstance(part, Table) else print(part, file=to)
+
+
+def _is_agreed(question: str) -> bool:
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):

@@ -51,6 +51,11 @@ def java_text(value: object) -> str:
     return "null" if value is None else str(value)
 
 
+def print_field(name: str, value: object) -> None:
+    """`#name`, a tab, and the value."""
+    print(f"#{name}\t{one_line(java_text(value))}")
+
+
 def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str | None) -> None:
     """Print a message in the format of RocketMQ's tools; the body is saved to a file."""
     keys = message.properties.get(PropertyName.KEYS)
@@ -113,8 +118,14 @@ def document_of(message: "StoredMessage") -> dict[str, object]:
     }
 
 
-def line_of(message: "StoredMessage") -> str:
-    """A message on one line, in the format of Java's tools."""
+def line_of(message: "StoredMessage", body: str | None) -> str:
+    """A message on one line, in the format of Java's tools, with its body as text if given."""
+    text = f"MSGID: {message.message_id} {java_message(message)}"
+    return one_line(f"{text} BODY: {'NOT PRINT BODY' if body is None else body}")
+
+
+def java_message(message: "StoredMessage") -> str:
+    """A message without its body, as Java prints it."""
     facts = {
         "brokerName": message.broker_name,
         "queueId": message.queue_id,
@@ -135,8 +146,7 @@ def line_of(message: "StoredMessage") -> str:
         "properties": java_map(message.properties),
     }
     text = ", ".join(f"{name}={value}" for name, value in facts.items())
-    body = message.body.decode(errors="replace")
-    return one_line(f"MSGID: {message.message_id} MessageExt [{text}] BODY: {body}")
+    return one_line(f"MessageExt [{text}]")
 
 
 def _save_body(message: "StoredMessage") -> Path:

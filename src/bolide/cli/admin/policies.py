@@ -21,6 +21,7 @@ from bolide.admin.access import (
     parse_document,
     resolved_password,
 )
+from bolide.cli.admin.confirmation import DryRun, Yes
 from bolide.cli.admin.session import (
     AsDocument,
     BrokerAddress,
@@ -33,7 +34,7 @@ from bolide.cli.admin.session import (
     run,
     targets,
 )
-from bolide.cli.admin.users import FromBroker, ToBroker
+from bolide.cli.admin.users import FromBroker, ToBroker, agree_to_lose
 from bolide.cli.command_line import FAILED
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
@@ -107,15 +108,28 @@ def delete_acl(
     ] = None,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a policy of a user, or without -r all of them."""
-    change_each(
+    agree_to_lose(
+        name_server,
+        (broker, cluster),
+        (f"Delete these policies of {subject}?", subject, resource),
+        yes=yes,
+        dry_run=dry_run,
+        as_document=as_document,
+    )
+    changed = change_each(
         name_server,
         (broker, cluster),
         lambda admin, address: admin.policies.delete(address, subject, resource),
-        "delete acl to {} success.",
+        None if as_document else "delete acl to {} success.",
     )
+    if as_document:
+        print_document({"subject": subject, "resource": resource, "brokers": changed})
 
 
 def get_acl(

@@ -2,13 +2,16 @@
 updateOrderConf.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Awaitable
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import typer
 
 from bolide.admin import AdminClient
+from bolide.admin.consequences import TopicDeletion
 from bolide.admin.errors import AdminError
+from bolide.cli.admin.confirmation import DryRun, Effect, Yes, confirm
 from bolide.cli.admin.output import by_queue, java_map, java_text, time_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -19,6 +22,7 @@ from bolide.cli.admin.session import (
     Switch,
     Topic,
     is_true,
+    pass_over,
     require_one,
     run,
     targets,
@@ -31,6 +35,8 @@ from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicRoute
 from bolide.protocol.bodies.topics import TopicConfig
+
+T = TypeVar("T")
 
 _READ, _WRITE, _INHERIT = 4, 2, 1
 _UNIT, _UNIT_SUBSCRIBED = 1, 2
@@ -124,6 +130,8 @@ def update_topic_perm(
 def delete_topic(
     topic: Topic,
     cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster to delete it from.")],
+    yes: Yes = False,
+    dry_run: DryRun = False,
     as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
@@ -131,12 +139,49 @@ def delete_topic(
 
     The topic is deleted from the brokers of the cluster and from the NameServers.
     """
+    if dry_run or not yes:
+        found = run(name_server, lambda admin: admin.consequences.of_deleting_topic(topic, cluster))
+        confirm(
+            f"Delete topic {topic} from cluster {cluster}?",
+            _effect(topic, cluster, found),
+            {"topic": topic, "cluster": cluster} | _effect_document(found),
+            yes=yes,
+            dry_run=dry_run,
+            as_document=as_document,
+        )
     run(name_server, lambda admin: admin.topics.delete(topic, cluster))
     if as_document:
         print_document({"topic": topic, "cluster": cluster})
         return
     print(f"delete topic [{topic}] from cluster [{cluster}] success.")
     print(f"delete topic [{topic}] from NameServer success.")
+
+
+def _effect(topic: str, cluster: str, found: TopicDeletion | None) -> Effect:
+    if found is None:
+        return f"no broker of cluster {cluster} serves topic {topic}"
+    written = time_text(found.last_write_ms) if found.last_write_ms > 0 else "never"
+    text = f"{found.messages} messages in {found.queues} queues are lost, last write {written}"
+    if not found.groups:
+        return [text, "no group consumes the topic"]
+    table = Table("#Group", "#Members", "#Backlog")
+    for each in found.groups:
+        table.add(each.group, each.members, each.backlog)
+    return [text, "groups that consume the topic:", table]
+
+
+def _effect_document(found: TopicDeletion | None) -> dict[str, object]:
+    if found is None:
+        return {"queues": 0, "messages": 0, "lastWrite": 0, "groups": []}
+    return {
+        "queues": found.queues,
+        "messages": found.messages,
+        "lastWrite": found.last_write_ms,
+        "groups": [
+            {"group": each.group, "members": each.members, "backlog": each.backlog}
+            for each in found.groups
+        ],
+    }
 
 
 def topic_list(
@@ -263,20 +308,27 @@ def _list_with_groups(name_server: str | None, as_document: bool) -> None:
         return
     table = Table("#Cluster Name", "#Topic", "#Consumer Group")
     for entry in found:
-        groups = entry["consumerGroups"]
+        groups = ["N/A"] if entry["consumerGroups"] is None else entry["consumerGroups"]
         assert isinstance(groups, list)
         for group in groups or [""]:
-            table.add(entry["cluster"], entry["topic"], group)
+            table.add(entry["cluster"] or "N/A", entry["topic"], group)
     table.print()
 
 
 async def _topic_entry(admin: AdminClient, topic: str) -> dict[str, object]:
+    """The clusters and groups of a topic; None where a broker does not tell."""
+    clusters = await _or_none(admin.topics.clusters(topic))
+    groups = await _or_none(admin.topics.groups(topic))
+    joined = None if clusters is None else ",".join(clusters)
+    return {"cluster": joined, "topic": topic, "consumerGroups": groups}
+
+
+async def _or_none(answer: Awaitable[T]) -> T | None:
     try:
-        clusters = await admin.topics.clusters(topic)
-        groups = await admin.topics.groups(topic)
-    except BolideError:  # a topic whose brokers do not answer is listed too
-        clusters, groups = [], []
-    return {"cluster": ",".join(clusters), "topic": topic, "consumerGroups": groups}
+        return await answer
+    except BolideError as exc:
+        pass_over(exc)
+        return None
 
 
 def _print_route(route: TopicRoute) -> None:

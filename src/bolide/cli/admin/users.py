@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
+from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.credentials import changed_secret, new_secret
 from bolide.cli.admin.session import (
     AsDocument,
@@ -21,11 +22,12 @@ from bolide.cli.admin.session import (
     items,
     require_one,
     run,
+    targets,
 )
 from bolide.cli.command_line import FAILED
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
-from bolide.protocol.bodies.access import User
+from bolide.protocol.bodies.access import Acl, User
 
 NEW_PASSWORD = "BOLIDE_USER_PASSWORD"  # noqa: S105  the name of a variable
 _PASSWORD = "Password"  # noqa: S105  the name of a prompt
@@ -103,15 +105,28 @@ def delete_user(
     username: Username,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a user and its policies."""
-    change_each(
+    agree_to_lose(
+        name_server,
+        (broker, cluster),
+        (f"Delete user {username}?", f"User:{username}", None),
+        yes=yes,
+        dry_run=dry_run,
+        as_document=as_document,
+    )
+    changed = change_each(
         name_server,
         (broker, cluster),
         lambda admin, address: admin.users.delete(address, username),
-        "delete user to {} success.",
+        None if as_document else "delete user to {} success.",
     )
+    if as_document:
+        print_document({"username": username, "brokers": changed})
 
 
 def get_user(
@@ -237,6 +252,52 @@ def can_i(
         print(("yes" if found.allowed else "no") + reason)
     if not found.allowed:
         raise typer.Exit(FAILED)
+
+
+def agree_to_lose(
+    name_server: str | None,
+    brokers: tuple[str | None, str | None],
+    asked: tuple[str, str, str | None],
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_document: bool,
+) -> None:
+    """Show the permissions that a deletion takes away, and ask.
+
+    Args:
+        name_server: the value of -n.
+        brokers: the values of -b and -c, of which exactly one must be given.
+        asked: the question, the subject, and the resource if only its policy goes.
+        yes: not to ask.
+        dry_run: only to show.
+        as_document: to show a document.
+    """
+    broker, cluster = brokers
+    require_one(broker, cluster)
+    if yes and not dry_run:
+        return
+    question, subject, resource = asked
+
+    async def look(admin: AdminClient) -> dict[str, list[Acl]]:
+        addresses = await targets(admin, broker, cluster, slaves=True)
+        found = {each: await admin.policies.list(each, subject) for each in addresses}
+        return {at: [acl for acl in acls if acl.subject == subject] for at, acls in found.items()}
+
+    table = Table("#Broker", "#PolicyType", "#Resource", "#Actions", "#SourceIp", "#Decision")
+    rows: list[dict[str, object]] = []
+    for address, acls in run(name_server, look).items():
+        policies = [policy for acl in acls for policy in acl.policies]
+        entries = [(policy.policy_type, entry) for policy in policies for entry in policy.entries]
+        for policy_type, entry in entries:
+            if resource not in {None, entry.resource}:
+                continue
+            actions, sources = ",".join(entry.actions), ",".join(entry.source_ips or ["-"])
+            table.add(address, policy_type, entry.resource, actions, sources, entry.decision)
+            place: dict[str, object] = {"brokerAddr": address, "policyType": policy_type}
+            rows.append(place | msgspec.to_builtins(entry))
+    effect = table if rows else f"{subject} loses no permission: it has no such policy"
+    confirm(question, effect, rows, yes=yes, dry_run=dry_run, as_document=as_document)
 
 
 async def _users_of(admin: AdminClient, address: str, usernames: str | None) -> Iterable[User]:

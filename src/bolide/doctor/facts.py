@@ -1,0 +1,184 @@
+"""The facts that the checks judge, as they were collected: values, or why there is none."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, TypeVar
+
+from bolide.doctor.clock import ClockDifference
+from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from bolide.protocol.bodies.consumers import Connection
+from bolide.protocol.bodies.controller import Replicas
+from bolide.protocol.bodies.heartbeat import Subscription
+from bolide.protocol.bodies.replication import HaStatus
+from bolide.protocol.bodies.routes import ClusterInfo
+from bolide.protocol.bodies.topics import TopicConfig
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+T = TypeVar("T")
+
+MASTER = 0
+
+
+class Cause(Enum):
+    """Why a question has no answer."""
+
+    NOT_CONNECTED = auto()
+    NO_ANSWER = auto()
+    """Connected, and then silence or the end of the connection."""
+    REFUSED = auto()
+    NO_PERMISSION = auto()
+    UNSUPPORTED = auto()
+    NOT_ASKED = auto()
+    """It could not be asked, or the examination had no time left for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """No value, and why."""
+
+    reason: str
+    cause: Cause = Cause.NOT_ASKED
+
+
+NOT_ASKED = Unanswered("not asked")
+
+
+def is_known(value: T | Unanswered) -> "TypeIs[T]":
+    return not isinstance(value, Unanswered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerFacts:
+    address: str
+    info: ClusterInfo | Unanswered
+    seconds: float = 0.0
+    """How long the answer took."""
+    topics: frozenset[str] | Unanswered = NOT_ASKED
+    config: Mapping[str, str] | Unanswered = NOT_ASKED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+    """As it is registered."""
+    is_acting: bool = False
+    """Whether a slave of the group may act as master."""
+    connected: float | Unanswered = NOT_ASKED
+    """Seconds to connect to the address."""
+    vip: float | Unanswered = NOT_ASKED
+    ha_address: str = ""
+    ha: float | Unanswered = NOT_ASKED
+    found_at: str = ""
+    """Where the broker answers, if not at its address."""
+    runtime: Mapping[str, str] | Unanswered = NOT_ASKED
+    config: Mapping[str, str] | Unanswered = NOT_ASKED
+    clock: ClockDifference | Unanswered = NOT_ASKED
+    topics: Mapping[str, TopicConfig] | Unanswered = NOT_ASKED
+    ha_status: HaStatus | Unanswered = NOT_ASKED
+    lags: Mapping[str, int] | Unanswered = NOT_ASKED
+    """Messages that each group has not consumed."""
+    dead_letters: Mapping[str, int] | Unanswered = NOT_ASKED
+    """Messages in the dead-letter topic of each group."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} (id {self.broker_id}) at {self.address}"
+
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id == MASTER
+
+    def setting(self, key: str) -> str | None:
+        """A setting, None if unknown."""
+        return self.config.get(key) if is_known(self.config) else None
+
+    def figure(self, key: str) -> float | None:
+        """A runtime figure that is a number, None if unknown."""
+        if not is_known(self.runtime):
+            return None
+        try:
+            return float(self.runtime.get(key, ""))
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """A consumer group that has members now, or that could not be asked."""
+
+    name: str
+    members: tuple[Connection, ...] | Unanswered
+    subscriptions: Mapping[str, tuple[Subscription, ...] | Unanswered] = field(default_factory=dict)
+    """What each member says that it subscribes to, by client id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """Everything that was collected of a cluster."""
+
+    name_servers: tuple[NameServerFacts, ...]
+    brokers: tuple[BrokerFacts, ...] = ()
+    groups: tuple[GroupFacts, ...] = ()
+    unexamined_groups: int = 0
+    """Groups for which no time was left."""
+    replicas: Mapping[str, Replicas] | Unanswered = NOT_ASKED
+    """What the controllers say of each broker group; not asked without controllers."""
+    controllers: tuple[str, ...] = ()
+
+    @property
+    def answering(self) -> list[NameServerFacts]:
+        return [each for each in self.name_servers if is_known(each.info)]
+
+    @property
+    def option(self) -> str:
+        """`-n …` for the commands of findings."""
+        addresses = ";".join(each.address for each in self.answering or self.name_servers)
+        return f"-n {shlex.quote(addresses)}"
+
+    @property
+    def broker_groups(self) -> dict[str, list[BrokerFacts]]:
+        """The members of each broker group, the master first."""
+        found: dict[str, list[BrokerFacts]] = {}
+        for each in sorted(self.brokers, key=lambda broker: (broker.name, broker.broker_id)):
+            found.setdefault(each.name, []).append(each)
+        return found
+
+    @property
+    def masters(self) -> list[BrokerFacts]:
+        return [each for each in self.brokers if each.is_master]
+
+    def topic_tables(self) -> Iterator[tuple[BrokerFacts, Mapping[str, TopicConfig]]]:
+        """The masters that told their topics, and these."""
+        for each in self.masters:
+            if is_known(each.topics):
+                yield each, each.topics
+
+    def user_topics(self) -> list[str]:
+        """The names of all topics that neither brokers nor groups have for themselves."""
+        reserved = {each.name for each in self.brokers} | {each.cluster for each in self.brokers}
+        names = {name for _, table in self.topic_tables() for name in table}
+        return sorted(name for name in names - reserved if is_user_topic(name))
+
+
+def is_user_topic(name: str) -> bool:
+    """Whether a topic is none of the system, of a group or of the broker's own replies."""
+    prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX, SYSTEM_TOPIC_PREFIX, "%", "RMQ_SYS_")
+    return (
+        name not in SYSTEM_TOPICS
+        and not name.startswith(prefixes)
+        and not name.endswith("_REPLY_TOPIC")
+    )
+
+
+def named(names: Iterable[str], most: int = 5) -> str:
+    """Some names in a sentence: the first ones, and how many more."""
+    found = list(names)
+    shown = ", ".join(found[:most])
+    return shown if len(found) <= most else f"{shown} and {len(found) - most} more"

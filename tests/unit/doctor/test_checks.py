@@ -1,0 +1,259 @@
+"""What the checks make of facts that no test cluster has."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bolide.doctor import (
+    Severity,
+    broker_checks,
+    group_checks,
+    name_server_checks,
+    replica_checks,
+    settings_checks,
+    topic_checks,
+)
+from bolide.doctor.clock import ClockDifference
+from bolide.doctor.facts import (
+    BrokerFacts,
+    Cause,
+    ClusterFacts,
+    GroupFacts,
+    NameServerFacts,
+    Unanswered,
+)
+from bolide.doctor.findings import LISTED, Finding, in_order
+from bolide.protocol.bodies.consumers import Connection
+from bolide.protocol.bodies.controller import Replica, Replicas
+from bolide.protocol.bodies.heartbeat import Subscription
+from bolide.protocol.bodies.replication import HaConnection, HaStatus
+from bolide.protocol.bodies.routes import ClusterInfo
+from bolide.protocol.bodies.topics import TopicConfig
+
+ERROR, WARNING, UNKNOWN, NOTE, OK = Severity
+REFUSED = Unanswered("the answer is no", Cause.NO_PERMISSION)
+CHECKS = (
+    name_server_checks, broker_checks, replica_checks, topic_checks, group_checks, settings_checks,
+)  # fmt: skip
+FIGURES = {
+    "brokerVersionDesc": "V5_5_0", "commitLogDiskRatio": "0.3", "consumeQueueDiskRatio": "0.4",
+    "bolideOpenFileLimit": "1000000", "bolideMapLimit": "1000000", "bolideVersion": "1.0",
+}  # fmt: skip
+SETTINGS = {
+    "brokerName": "broker-a", "brokerRole": "ASYNC_MASTER", "flushDiskType": "SYNC_FLUSH",
+    "bindAddress": "127.0.0.1", "fileReservedTime": "72",
+    "autoCreateTopicEnable": "false",
+}  # fmt: skip
+
+
+def broker(**given: Any) -> BrokerFacts:
+    """A broker in the best of health, with changes."""
+    sound: dict[str, Any] = {
+        "cluster": "c", "name": "broker-a", "broker_id": 0, "address": "127.0.0.1:10911",
+        "connected": 0.001, "vip": 0.001, "ha": 0.001, "ha_address": "127.0.0.1:10912",
+        "runtime": FIGURES, "config": SETTINGS, "clock": ClockDifference(-0.1, 0.1), "topics": {},
+        "ha_status": HaStatus(master=True), "lags": {}, "dead_letters": {},
+    }  # fmt: skip
+    return BrokerFacts(**sound | given)
+
+
+def cluster(*brokers: BrokerFacts, at: str = "127.0.0.1:9876", **given: Any) -> ClusterFacts:
+    server = NameServerFacts(address=at, info=ClusterInfo(), topics=frozenset(), config={})
+    return ClusterFacts(name_servers=(server,), brokers=brokers, **given)
+
+
+def judged(facts: ClusterFacts) -> list[Finding]:
+    return [each for check in CHECKS for each in check.check(facts)]
+
+
+def wrong(facts: ClusterFacts) -> dict[str, Severity]:
+    """The worst severity of each kind that is not in order."""
+    found = {each.id: each.severity for each in reversed(in_order(judged(facts)))}
+    return {name: severity for name, severity in found.items() if severity is not OK}
+
+
+def only(facts: ClusterFacts, name: str) -> Finding:
+    (found,) = (each for each in judged(facts) if each.id == name and each.severity is not OK)
+    return found
+
+
+def test_sound_facts_are_in_order() -> None:
+    assert wrong(cluster(broker())) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "severity"),
+    [
+        ({"runtime": FIGURES | {"commitLogDiskRatio": "0.8"}}, "disk-usage", WARNING),
+        ({"runtime": FIGURES | {"consumeQueueDiskRatio": "0.91"}}, "disk-usage", ERROR),
+        ({"runtime": FIGURES | {"bolideOpenFileLimit": "1024"}}, "broker-limits", WARNING),
+        ({"runtime": FIGURES | {"bolideMapLimit": "1024"}}, "broker-limits", WARNING),
+        ({"runtime": FIGURES | {"bolideKernel": "python"}}, "compiled-kernel", WARNING),
+        ({"runtime": FIGURES | {"dispatchBehindBytes": "999999999"}}, "broker-load", WARNING),
+        (
+            {"runtime": FIGURES | {"sendThreadPoolQueueHeadWaitTimeMills": "5000"}},
+            "broker-load", WARNING,
+        ),
+        ({"config": SETTINGS | {"brokerPermission": "4"}}, "broker-permission", WARNING),
+        ({"config": SETTINGS | {"brokerName": "broker-b"}}, "broker-identity", ERROR),
+        ({"config": SETTINGS | {"autoCreateTopicEnable": "true"}}, "automatic-topics", NOTE),
+        ({"config": SETTINGS | {"flushDiskType": "ASYNC_FLUSH"}}, "durability", NOTE),
+        ({"config": SETTINGS | {"bindAddress": "0.0.0.0"}}, "access-control", WARNING),
+        ({"config": SETTINGS | {"authenticationEnabled": "true"}}, "access-control", WARNING),
+        ({"vip": Unanswered("refused", Cause.NOT_CONNECTED)}, "vip-port", NOTE),
+        ({"clock": ClockDifference(2.5, 2.7)}, "clock-difference", WARNING),
+        ({"clock": ClockDifference(-70, -69)}, "clock-difference", ERROR),
+        ({"clock": ClockDifference(-9, 9)}, "clock-difference", UNKNOWN),
+        ({"lags": {"g": 20_000}}, "consumer-lag", NOTE),
+        ({"is_acting": True, "broker_id": 1}, "master", WARNING),
+    ],
+)  # fmt: skip
+def test_a_fault_of_a_broker_is_found(change: Any, name: str, severity: Severity) -> None:
+    found = wrong(cluster(broker(**change)))
+    assert found == {name: severity}
+    assert all(each.command for each in judged(cluster(broker(**change))) if each.id in found
+               and each.severity not in {OK, UNKNOWN})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fact", "names"),
+    [
+        ("runtime", {"disk-usage", "broker-load", "version-mix", "broker-limits"}),
+        ("config", {"settings"}),
+        ("clock", {"clock-difference"}),
+        ("topics", {"topic-queues"}),
+        ("lags", {"consumer-lag"}),
+        ("dead_letters", {"dead-letters"}),
+    ],
+)
+def test_what_a_broker_does_not_tell_is_unknown_and_not_in_order(
+    fact: str, names: set[str]
+) -> None:
+    facts = cluster(broker(**{fact: REFUSED}))
+    assert wrong(facts) == dict.fromkeys(names, UNKNOWN)
+    told = [each.measured for each in judged(facts) if each.severity is UNKNOWN]
+    assert any("the answer is no" in text or "not known" in text for text in told)
+
+
+def test_a_broker_with_a_container_or_loopback_address_is_told_what_to_announce() -> None:
+    gone = Unanswered("timed out", Cause.NOT_CONNECTED)
+    for address in ("172.17.0.2:10911", "127.0.0.1:10911", "broker-0:10911"):
+        facts = cluster(broker(address=address, connected=gone), at="203.0.113.7:9876")
+        found = only(facts, "broker-reachable")
+        assert found.severity is ERROR
+        assert found.command == "bolide broker -c broker.conf brokerIP1=203.0.113.7"
+    reachable = only(cluster(broker(), at="203.0.113.7:9876"), "broker-address-loopback")
+    assert reachable.severity is WARNING
+
+
+def test_a_name_server_on_the_network_without_access_control_is_warned_of() -> None:
+    far = only(cluster(broker(), at="203.0.113.7:9876"), "access-control")
+    assert (far.subject, far.severity) == ("NameServer 203.0.113.7:9876", WARNING)
+
+
+def test_the_open_ha_port_of_rocketmq_is_warned_of() -> None:
+    settings = {key: text for key, text in SETTINGS.items() if key != "bindAddress"}
+    access = {"access-control": WARNING}
+    assert wrong(cluster(broker(config=settings))) == access | {"ha-port": WARNING}
+    closed = Unanswered("refused", Cause.NOT_CONNECTED)
+    assert wrong(cluster(broker(config=settings, ha=closed))) == access
+
+
+def test_versions_that_differ_are_named() -> None:
+    other = broker(name="broker-b", address="127.0.0.1:20911", config=SETTINGS | {
+        "brokerName": "broker-b"}, runtime={**FIGURES, "bolideVersion": "0.9"})  # fmt: skip
+    found = only(cluster(broker(), other), "version-mix")
+    assert found.severity is WARNING
+    assert "Bolide 0.9 (V5_5_0): broker-b" in found.measured
+
+
+def test_replicas_that_are_behind_or_out_of_sync_are_found() -> None:
+    slave = broker(broker_id=1, address="127.0.0.1:20911")
+
+    def master(connection: HaConnection) -> BrokerFacts:
+        return broker(ha_status=HaStatus(master=True, ha_connection_info=[connection]))
+
+    near, far = HaConnection(diff=10, in_sync=True), HaConnection(diff=2**30, in_sync=False)
+    assert wrong(cluster(master(near), slave)) == {}
+    assert wrong(cluster(master(replace_in_sync(near)), slave)) == {"replicas": WARNING}
+    assert "1024 MiB behind" in only(cluster(master(far), slave), "replicas").measured
+    assert wrong(cluster(broker(ha_status=REFUSED), slave)) == {"replicas": UNKNOWN}
+
+    lonely = replace(master(near), ha=Unanswered("refused", Cause.NOT_CONNECTED))
+    assert wrong(cluster(lonely, slave)) == {"ha-address": NOTE}
+    remote = replace(slave, address="203.0.113.9:20911", config=SETTINGS | {
+        "authenticationEnabled": "true", "authorizationEnabled": "true",
+        "tls.server.mode": "enforcing", "tls.server.certPath": "c"})  # fmt: skip
+    assert wrong(cluster(master(near), remote)) == {"ha-address": ERROR}
+
+
+def replace_in_sync(connection: HaConnection) -> HaConnection:
+    return HaConnection(diff=connection.diff, in_sync=False)
+
+
+def test_what_controllers_say_of_replicas_is_judged() -> None:
+    group = Replicas(
+        in_sync_replicas=[Replica(broker_name="broker-a", broker_id=1, alive=True)],
+        not_in_sync_replicas=[
+            Replica(broker_name="broker-a", broker_id=2, alive=False),
+            Replica(broker_name="broker-a", broker_id=3, alive=True),
+        ],
+    )
+    facts = cluster(broker(), controllers=("c:1",), replicas={"broker-a": group})
+    texts = [each.measured for each in judged(facts) if each.id == "replicas-in-sync"]
+    assert [text.rpartition(": ")[2] for text in texts] == [
+        "it does not run.", "it runs, and has not caught up.",
+    ]  # fmt: skip
+    silent = cluster(broker(), controllers=("c:1",), replicas=Unanswered("x", Cause.NO_ANSWER))
+    assert wrong(silent) == {"controller-reachable": ERROR}
+
+
+def test_two_masters_of_one_name_are_an_error() -> None:
+    assert wrong(cluster(broker(), broker(address="127.0.0.1:20911"))) == {"master": ERROR}
+
+
+def subscribed(*terms: tuple[str, str]) -> tuple[Subscription, ...]:
+    return tuple(Subscription(topic=topic, sub_string=text) for topic, text in terms)
+
+
+def test_members_that_do_not_tell_are_unknown_and_those_that_differ_an_error() -> None:
+    members = (Connection(client_id="1"), Connection(client_id="2"))
+    same = {"1": subscribed(("T", "a||b")), "2": subscribed(("T", "b || a"), ("%RETRY%g", "*"))}
+
+    def facts(subscriptions: Any) -> ClusterFacts:
+        group = GroupFacts(name="g", members=members, subscriptions=subscriptions)
+        return cluster(broker(), groups=(group,))
+
+    assert wrong(facts(same)) == {}
+    assert wrong(facts(same | {"2": subscribed(("T", "a"))})) == {"subscriptions": ERROR}
+    assert wrong(facts(same | {"2": subscribed(("T", "a||b"), ("U", "*"))})) == {
+        "subscriptions": ERROR
+    }
+    assert wrong(facts(same | {"2": REFUSED})) == {"subscriptions": UNKNOWN}
+    unread = cluster(broker(), groups=(GroupFacts(name="g", members=REFUSED),))
+    assert wrong(unread) == {"subscriptions": UNKNOWN}
+    assert wrong(cluster(broker(), unexamined_groups=3)) == {"subscriptions": UNKNOWN}
+
+
+def test_findings_of_a_kind_are_limited_and_the_rest_is_counted() -> None:
+    table = {
+        f"T{number}": TopicConfig(topic_name=f"T{number}", read_queue_nums=1, write_queue_nums=2)
+        for number in range(LISTED + 5)
+    }
+    found = [each for each in judged(cluster(broker(topics=table))) if each.id == "topic-queues"]
+    assert len(found) == LISTED + 1
+    assert found[-1].subject == "5 more"
+
+
+def test_topics_of_the_system_and_of_groups_are_not_judged() -> None:
+    names = ["TBW102", "%RETRY%g", "%DLQ%g", "rmq_sys_x", "RMQ_SYS_TRACE_TOPIC", "c_REPLY_TOPIC",
+             "c", "broker-a"]  # fmt: skip
+    table = {
+        name: TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=2) for name in names
+    }
+    assert wrong(cluster(broker(topics=table))) == {}
+
+
+def test_a_cluster_without_brokers_is_an_error() -> None:
+    assert wrong(cluster()) == {"broker-registered": ERROR}
