@@ -132,7 +132,7 @@ async def test_accounts_of_plain_acl_are_declared_without_their_secrets(tmp_path
     home.mkdir(parents=True)
     (home / "plain_acl.yml").write_text(PLAIN_ACL)
     (home / "plain_acl.yml").chmod(0o600)
-    access = {"acl_enable": True, "rocketmq_home": str(home.parent)}
+    access: dict[str, Any] = {"acl_enable": True, "rocketmq_home": str(home.parent)}
     async with cluster(tmp_path, "broker-a", **access) as found:
         found.keys.update(BOLIDE_ACCESS_KEY="administrator", BOLIDE_SECRET_KEY="secret-of-admin")
 
