@@ -98,6 +98,11 @@ def test_an_apache_cluster_becomes_what_a_file_says(
             assert "compatible with RocketMQ 4, which has none" in apply("--yes", code=1)
         file.write_text("{version: 1, users: {}}")
         assert "has no users" in apply("--yes", code=1)
+        # Its settings have the same names; what Bolide alone has is not told.
+        explained = run(found.namesrv_address, "config", "explain", "fileReservedTime", "workers")
+        assert f"  value         72 hours at broker-a {found.broker_address}\n" in explained
+        assert "no server of this cluster tells one" in explained
+        assert "listenPort" in run(found.namesrv_address, "config", "list", "--changed")
 
 
 def test_users_and_policies_of_an_apache_broker_are_declared(
