@@ -92,6 +92,11 @@ class BrokerFacts:
         return f"{self.name} (id {self.broker_id}) at {self.address}"
 
     @property
+    def option(self) -> str:
+        """`-b …` for the commands of findings."""
+        return f"-b {shlex.quote(self.address)}"
+
+    @property
     def is_master(self) -> bool:
         return self.broker_id == MASTER
 

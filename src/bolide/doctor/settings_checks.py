@@ -1,6 +1,7 @@
 """Checks of settings that are fine on a laptop, and not on a network or for messages of value."""
 
 from collections.abc import Iterator, Mapping
+from shlex import quote
 
 from bolide.doctor.broker_checks import unasked
 from bolide.doctor.facts import BrokerFacts, ClusterFacts, NameServerFacts, is_known
@@ -107,7 +108,7 @@ def _encryption(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Find
         yield Finding(
             id="encryption", severity=Severity.UNKNOWN, subject=broker.label,
             measured="Whether it offers TLS is not among its settings.",
-            command=f"openssl s_client -connect {broker.address} </dev/null",
+            command=f"openssl s_client -connect {quote(broker.address)} </dev/null",
         )  # fmt: skip
         return
     if mode == "disabled" or not config.get("tls.server.certPath"):
@@ -137,7 +138,7 @@ def _ha_port(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding
         why="Whoever reaches it can copy the whole log, with access control on, too: RocketMQ's"
         " brokers check nothing there. Let slaves only through the firewall.",
         command=f"sudo iptables -I INPUT -p tcp --dport {split_address(broker.ha_address)[1]}"
-        " ! -s <slave> -j DROP",
+        " ! -s SLAVE -j DROP",
     )
 
 
@@ -158,7 +159,7 @@ def _automatic_topics(
         measured="A send to a topic that does not exist creates it.",
         why="A misspelled name is a new topic without consumers, and a new topic is on one broker"
         " only at first.",
-        command=f"mqadmin updateBrokerConfig {facts.option} -b {broker.address}"
+        command=f"mqadmin updateBrokerConfig {facts.option} {broker.option}"
         " -k autoCreateTopicEnable -v false",
     )
 
@@ -181,7 +182,7 @@ def _durability(
             measured=f"flushDiskType is {config.get('flushDiskType')}, brokerRole {role}: an"
             " acknowledged message is in the memory of one machine.",
             why="It survives a crash of the broker, but not a power cut.",
-            command=f"mqadmin updateBrokerConfig {facts.option} -b {broker.address}"
+            command=f"mqadmin updateBrokerConfig {facts.option} {broker.option}"
             " -k flushDiskType -v SYNC_FLUSH",
         )
         return

@@ -1,5 +1,6 @@
 """What the checks make of facts that no test cluster has."""
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -257,3 +258,29 @@ def test_topics_of_the_system_and_of_groups_are_not_judged() -> None:
 
 def test_a_cluster_without_brokers_is_an_error() -> None:
     assert wrong(cluster()) == {"broker-registered": ERROR}
+
+
+def test_names_that_servers_tell_are_quoted_in_commands() -> None:
+    """Who copies a command must not run what somebody registered."""
+    evil = "x;rm -rf $HOME|`id`"
+    table = {evil: TopicConfig(topic_name=evil, read_queue_nums=1, write_queue_nums=2)}
+    facts = cluster(
+        broker(name=evil, address=f"{evil}:10911", topics=table, dead_letters={evil: 1},
+               lags={evil: 10**6}, config=SETTINGS | {"autoCreateTopicEnable": "true"}),
+        broker(name="orphan" + evil, broker_id=1, cluster=evil),
+        groups=(GroupFacts(
+            name=evil,
+            members=(Connection(client_id="1"), Connection(client_id="2")),
+            subscriptions={"1": subscribed(("T", "a")), "2": subscribed(("T", "b"))},
+        ),),
+        controllers=(evil,),
+        replicas={},
+    )  # fmt: skip
+    commands = [each.command for each in judged(facts) if evil in each.command]
+    assert len(commands) >= 6
+    for command in commands:
+        for word in shlex.split(command):
+            assert evil not in word or word.strip("%DLQ").startswith(
+                (evil, "brokerName=", "orphan")
+            )
+        assert "rm" not in shlex.split(command)
