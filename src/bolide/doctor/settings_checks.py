@@ -22,7 +22,7 @@ def check(facts: ClusterFacts) -> Iterator[Finding]:
             continue
         yield from _access(broker, broker.config)
         yield from _encryption(broker, broker.config)
-        yield from _ha_port(broker, broker.config)
+        yield from _ha_port(broker)
         yield from _automatic_topics(broker, broker.config, facts)
         yield from _durability(broker, broker.config, facts)
 
@@ -75,7 +75,7 @@ def _access(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]
             measured="Access control is off, and it is reached from its own machine only.",
         )  # fmt: skip
     else:
-        everything = _is_on(config, "allowRemoteAdmin") or not _is_ours(config)
+        everything = _is_on(config, "allowRemoteAdmin") or not broker.is_ours
         yield Finding(
             id=name,
             severity=Severity.WARNING,
@@ -88,29 +88,24 @@ def _access(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]
 
 
 def _is_local(broker: BrokerFacts, config: Mapping[str, str]) -> bool:
-    """Whether only its machine reaches it. RocketMQ's broker listens on every interface, whatever
-    it announces."""
+    """Whether only its machine reaches it. RocketMQ's broker listens on every interface unless it
+    has a bindAddress, which it has since 5.0, whatever it announces."""
     if not is_loopback_host(split_address(broker.address)[0]):
         return False
-    return _is_ours(config) and is_loopback_host(config["bindAddress"])
-
-
-def _is_ours(config: Mapping[str, str]) -> bool:
-    """Whether these are the settings of a broker of Bolide, which always has this one."""
-    return "bindAddress" in config
+    return "bindAddress" in config and is_loopback_host(config["bindAddress"])
 
 
 def _encryption(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]:
     if _is_local(broker, config) or is_loopback_host(split_address(broker.address)[0]):
         return
-    mode = config.get("tls.server.mode")
-    if mode is None:  # RocketMQ's: a system property
+    if not broker.is_ours:  # RocketMQ's mode is a system property
         yield Finding(
             id="encryption", severity=Severity.UNKNOWN, subject=broker.label,
             measured="Whether it offers TLS is not among its settings.",
             command=f"openssl s_client -connect {quote(broker.address)} </dev/null",
         )  # fmt: skip
         return
+    mode = config.get("tls.server.mode", "permissive")
     if mode == "disabled" or not config.get("tls.server.certPath"):
         yield Finding(
             id="encryption", severity=Severity.NOTE, subject=broker.label,
@@ -126,9 +121,9 @@ def _encryption(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Find
         )  # fmt: skip
 
 
-def _ha_port(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]:
+def _ha_port(broker: BrokerFacts) -> Iterator[Finding]:
     """RocketMQ's master has no control there; Bolide's takes its machine and haAllowedReplicas."""
-    if not broker.is_master or _is_ours(config) or not is_known(broker.ha):
+    if not broker.is_master or broker.is_ours is not False or not is_known(broker.ha):
         return
     yield Finding(
         id="ha-port",
