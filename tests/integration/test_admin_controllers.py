@@ -30,7 +30,7 @@ class Stage:
         return await asyncio.to_thread(self._commands.run, *words, code=code)
 
     async def document(self, *words: str) -> Any:
-        return json.loads(await self.run(*words, "--json"))
+        return json.loads((await self.run(*words, "--json")).splitlines()[-1])
 
 
 @on_loop
@@ -43,6 +43,7 @@ async def test_a_group_and_its_controllers_are_shown_and_changed(tmp_path: Path)
         await _check_controllers(stage)
         await _check_sync_state_set(stage)
         await _check_logs(stage)
+        await _check_drain(stage)
         await _check_election(stage)
         await _check_cleaning(stage)
 
@@ -86,6 +87,19 @@ async def _check_logs(stage: Stage) -> None:
     status = await stage.run("haStatus", "-b", stage.master.address)
     assert f"\n#MasterAddr\t{stage.master.address}\n" in status
     assert "#TransferFromWhere" in status
+
+
+async def _check_drain(stage: Stage) -> None:
+    (slave,) = stage.members.slaves()
+    refused = await stage.run("drain", "-b", slave.address, code=1)
+    assert f"{slave.address} is a slave, to which nobody writes" in refused
+    quick = ("--yes", "--settle", "0.1", "--interval", "0.1", "--timeout", "20")
+    (found,) = await stage.document("drain", "-c", stage.cluster, *quick)
+    assert found["safe"]
+    assert not any("no replica" in reason for reason in found["unknown"])
+    assert await stage.document("drain", "-b", stage.master.address, "--undo") == [
+        {"brokerName": stage.name, "stillClosed": []}
+    ]
 
 
 async def _check_election(stage: Stage) -> None:
