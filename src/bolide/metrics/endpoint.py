@@ -41,8 +41,15 @@ class Response:
     encoding: str = ""
 
 
-Route = Callable[[bool], Awaitable[Response]]
-"""Answers a request; told whether the client accepts gzip."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a route is told of a request."""
+
+    accepts_gzip: bool
+    query: str
+
+
+Route = Callable[[Asked], Awaitable[Response]]
 
 
 def json_response(status: HTTPStatus, content: object) -> Response:
@@ -143,12 +150,12 @@ class Endpoint:
     async def _respond(self, request: h11.Request) -> Response:
         if request.method not in {b"GET", b"HEAD"}:
             return text_response(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served")
-        path = request.target.split(b"?", 1)[0].decode(errors="replace")
+        path, _, query = request.target.decode(errors="replace").partition("?")
         route = self._routes.get(path)
         if route is None:
             known = ", ".join(self._routes)
             return text_response(HTTPStatus.NOT_FOUND, f"there is {known}")
-        return await route(_accepts_gzip(request))
+        return await route(Asked(_accepts_gzip(request), query))
 
 
 async def _next_request(
