@@ -4,6 +4,7 @@ import socket
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,7 +169,7 @@ def counts(found: Scraped) -> None:
 
 @on_loop
 async def test_a_long_filtered_backlog_is_estimated(tmp_path: Path) -> None:
-    settings = {"max_consume_queue_scan": 20}
+    settings: dict[str, Any] = {"max_consume_queue_scan": 20}
     async with broker_in(tmp_path, **settings) as broker, BrokerClient(broker.address) as client:
         for number in range(100):
             await client.send("T", properties={"TAGS": "AB"[number % 2]})
@@ -183,7 +184,7 @@ async def test_a_long_filtered_backlog_is_estimated(tmp_path: Path) -> None:
 async def test_readiness_names_what_is_missing(tmp_path: Path) -> None:
     async with NameServer(NameServerConfig(listen_port=0)) as names:
         address = names.address
-    settings = {"name_servers": (address,), "register_broker_timeout": 0.2}
+    settings: dict[str, Any] = {"name_servers": (address,), "register_broker_timeout": 0.2}
     async with broker_in(tmp_path, **settings) as broker:
         alive = await get(broker.metrics, "/healthz")
         assert alive.status == 200
@@ -205,14 +206,17 @@ async def test_ports_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFix
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        one = {"metrics_prom_exporter_port": port, "metrics_port_given": True}
+        one: dict[str, Any] = {"metrics_prom_exporter_port": port, "metrics_port_given": True}
         with pytest.raises(ConfigError, match=f"metricsPromExporterPort={port}: .*in use"):
             async with broker_in(tmp_path / "one", **one):
                 pass
-        other = {"metrics_prom_exporter_port": port, "listen_port": free_port((-2, 1))}
+        other: dict[str, Any] = {
+            "metrics_prom_exporter_port": port,
+            "listen_port": free_port((-2, 1)),
+        }
         async with broker_in(tmp_path / "two", **other) as broker:
             assert broker.metrics.address != f"127.0.0.1:{port}"
             assert f"{port} is taken" in caplog.text
-    off = {"metrics_exporter_type": ExporterType.DISABLE}
+    off: dict[str, Any] = {"metrics_exporter_type": ExporterType.DISABLE}
     async with broker_in(tmp_path / "three", **off) as broker:
         assert broker.metrics.address is None
