@@ -1,5 +1,6 @@
 """The metrics of a broker against what really is in it, over HTTP."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Collection
@@ -220,3 +221,30 @@ async def test_ports_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFix
     off: dict[str, Any] = {"metrics_exporter_type": ExporterType.DISABLE}
     async with broker_in(tmp_path / "three", **off) as broker:
         assert broker.metrics.address is None
+
+
+@on_loop
+async def test_requests_of_the_fast_path_are_counted(tmp_path: Path) -> None:
+    requests = "rocketmq_rpc_latency_milliseconds_count"
+    async with broker_in(tmp_path) as broker, BrokerClient(broker.address) as client:
+        for _ in range(20):
+            await client.send("T")
+        for _ in range(7):
+            await client.pull("T", 12)
+        await client.pull("T", 20)  # there is nothing
+        waiting = asyncio.create_task(client.wait_for("T", 20))
+        await until(lambda: broker.parts.long_polling.waiting)
+        await client.send("T")
+        await waiting
+        found = await scrape(broker.metrics)
+        assert found.one(requests, request_code="send_message_v2", response_code="success") == 21
+        pulls = {"request_code": "pull_message", "is_long_polling": "false"}
+        assert found.one(requests, response_code="success", **pulls) == 7
+        assert found.one(requests, response_code="pull_not_found", **pulls) == 1
+        waited = {"request_code": "pull_message", "is_long_polling": "true"}
+        assert found.one(requests, response_code="success", **waited) == 1
+        assert found.one("rocketmq_messages_out_total", consumer_group="readers") == 7 * 8 + 1
+        fast_path = broker.parts.fast_path
+        if fast_path is not None:  # there is compiled code
+            assert fast_path.fall_throughs.served_pulls >= 6
+            assert fast_path.fall_throughs.served_sends >= 19
