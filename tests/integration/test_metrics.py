@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from bolide.broker.server import Broker
+from bolide.client.producer.producer import Producer
 from bolide.errors import ConfigError
 from bolide.kernel import read_record
 from bolide.metrics.settings import ExporterType
+from bolide.model.message import Message
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.server import NameServer
 from bolide.protocol import fastjson
@@ -225,16 +227,23 @@ async def test_ports_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 @on_loop
 async def test_requests_of_the_fast_path_are_counted(tmp_path: Path) -> None:
-    requests = "rocketmq_rpc_latency_milliseconds_count"
-    async with broker_in(tmp_path) as broker, BrokerClient(broker.address) as client:
-        for _ in range(20):
-            await client.send("T")
+    requests, served = "rocketmq_rpc_latency_milliseconds_count", "bolide_fast_path_served_total"
+    async with (
+        NameServer(NameServerConfig(listen_port=0)) as names,
+        broker_in(tmp_path, name_servers=(names.address,)) as broker,
+        BrokerClient(broker.address) as client,
+        Producer("producers", name_server=names.address) as producer,
+    ):
+        await producer.create_topic("T", 1)
+        for number in range(20):
+            order = {"__SHARDINGKEY": "k"} if number % 4 == 0 else {}
+            await producer.send(Message("T", b"x" * 1000 * number + b"y", properties=order))
         for _ in range(7):
             await client.pull("T", 12)
         await client.pull("T", 20)  # there is nothing
         waiting = asyncio.create_task(client.wait_for("T", 20))
         await until(lambda: broker.parts.long_polling.waiting)
-        await client.send("T")
+        await producer.send(Message("T", b"last"))
         await waiting
         found = await scrape(broker.metrics)
         assert found.one(requests, request_code="send_message_v2", response_code="success") == 21
@@ -244,7 +253,17 @@ async def test_requests_of_the_fast_path_are_counted(tmp_path: Path) -> None:
         waited = {"request_code": "pull_message", "is_long_polling": "true"}
         assert found.one(requests, response_code="success", **waited) == 1
         assert found.one("rocketmq_messages_out_total", consumer_group="readers") == 7 * 8 + 1
-        fast_path = broker.parts.fast_path
-        if fast_path is not None:  # there is compiled code
-            assert fast_path.fall_throughs.served_pulls >= 6
-            assert fast_path.fall_throughs.served_sends >= 19
+        assert found.one("rocketmq_messages_in_total", topic="T", message_type="fifo") == 5
+        sizes = [
+            found.one("rocketmq_message_size_bucket", topic="T", message_type="normal", le=le)
+            for le in ("1024.0", "4096.0", "524288.0", "+Inf")
+        ]
+        stored = [unit.size for unit in broker.store.queues.require(b"T", 0).read(0, 21)]
+        normal = [size for number, size in enumerate(stored) if number % 4 or number == 20]
+        bounds = (1024, 4096, 524288, 2**40)
+        assert sizes == [sum(size <= bound for size in normal) for bound in bounds]
+        whole = found.one("rocketmq_throughput_in_total", topic="T", message_type="normal")
+        assert whole == found.one("rocketmq_message_size_sum", message_type="normal") == sum(normal)
+        if broker.parts.fast_path is not None:  # there is compiled code
+            assert found.one(served, kind="pulls") >= 7
+            assert found.one(served, kind="sends") >= 20
