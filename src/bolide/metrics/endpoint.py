@@ -7,7 +7,6 @@ reached, those go first that wait for nothing.
 
 import asyncio
 import errno
-import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 import h11
+import msgspec
 
 from bolide.errors import ConfigError
 from bolide.remoting.address import format_address
@@ -53,7 +53,7 @@ Route = Callable[[Asked], Awaitable[Response]]
 
 
 def json_response(status: HTTPStatus, content: object) -> Response:
-    body = json.dumps(content, indent=2).encode() + b"\n"
+    body = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
     return Response([body], status, "application/json")
 
 
