@@ -472,6 +472,7 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
             cell=parts.cell,
             store_host=given.host,
             now=given.now,
+            on_stored=parts.statistics.stored,
         ),
     ]
 
