@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from bolide.broker.server import Broker
+from bolide.cli import app
 from tests.integration.test_elected_masters import Group, group
 from tests.support.admin_cluster import NOBODY, Cluster
 from tests.support.aio import on_loop, until
@@ -20,7 +23,8 @@ class Stage:
         self.members, self.master = members, master
         self.name, self.cluster = config.broker_name, config.broker_cluster_name
         self.controller = config.controller_addr[0]
-        self._commands = Cluster(config.name_servers[0], master.address)
+        self.name_server = config.name_servers[0]
+        self._commands = Cluster(self.name_server, master.address)
 
     async def run(self, *words: str, code: int = 0) -> str:
         return await asyncio.to_thread(self._commands.run, *words, code=code)
@@ -56,6 +60,10 @@ async def _check_controllers(stage: Stage) -> None:
     assert f"============{controller}============\n" in settings
     assert re.search(r"^enableElectUncleanMaster +=  false$", settings, re.MULTILINE)
     assert f"cannot connect to {NOBODY}" in settings
+    words = ["config", "explain", "enableElectUncleanMaster", "-n", stage.name_server]
+    explained = await asyncio.to_thread(CliRunner().invoke, app, words)
+    assert explained.exit_code == 0, explained.output
+    assert f"  value         false at controller {controller}\n" in explained.output
 
 
 async def _check_sync_state_set(stage: Stage) -> None:

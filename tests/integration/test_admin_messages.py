@@ -14,12 +14,9 @@ from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import RemotingClient
-from tests.integration import test_admin_commands as commands
-from tests.integration.test_admin_commands import CLUSTER, NOBODY, Cluster, columns
+from tests.support.admin_cluster import CLUSTER, NOBODY, Cluster, columns
 from tests.support.aio import on_loop, until
 from tests.support.brokers import broker_header, leaving_header, plain, topics_body
-
-cluster = commands.cluster  # the fixture
 
 
 async def ask(found: Cluster, *words: str, code: int = 0) -> str:
@@ -100,6 +97,28 @@ async def until_indexed(found: Cluster, topic: str, count: int) -> None:
     words = ("queryMsgByKey", "-t", topic, "-k", "k", "--json")
     while len(json.loads(await ask(found, *words))) < count:  # noqa: ASYNC110  nobody tells
         await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_what_the_other_brokers_have_is_shown(cluster: Cluster) -> None:
+    topic = await asyncio.to_thread(cluster.topic, 1)
+    await fill(cluster, topic, 1)
+    await until_indexed(cluster, topic, 1)
+    ghost = broker_header(NOBODY, name="ghost", cluster="Ghosts")
+    async with RemotingClient() as client:
+        body = plain(topics_body(topic))
+        await client.call(cluster.name_server, RequestCode.REGISTER_BROKER, ghost, body=body)
+        printed = await ask(cluster, "printMsg", "-t", topic, code=3)
+        consumed = await ask(cluster, "consumeMessage", "-t", topic, code=3)
+        found = await ask(cluster, "queryMsgByKey", "-t", topic, "-k", "k", code=3)
+        unknown = await ask(cluster, "queryMsgByKey", "-t", topic, "-k", "none", code=3)
+        await client.call(cluster.name_server, RequestCode.UNREGISTER_BROKER, leaving_header(ghost))
+
+    assert "BODY: text 0\n" in printed
+    assert "BODY: text 0\n" in consumed
+    assert re.search(r"^[0-9A-F]{32} +0 +0$", found, re.MULTILINE)
+    for text in (printed, consumed, found, unknown):
+        assert text.count(f"cannot connect to {NOBODY}") == 1
 
 
 @pytest.mark.parametrize(

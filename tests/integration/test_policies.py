@@ -518,8 +518,8 @@ def test_policies_are_administered_by_commands(commands: Commands) -> None:
     assert [line.split()[2] for line in whole.splitlines()[1:]] == ["Topic:orders", "Group:bill*"]
     commands.one(*lost, "--yes")
     assert "Topic:orders" not in commands.one("listAcl", "-s", "carl")
-    for words in (("printMsg", "-t", "orders"), ("listDeadLetters", "-g", "bills")):
-        assert "User:carl" in commands(*words, user="carl", code=1)
+    for denied_words in (("printMsg", "-t", "orders"), ("listDeadLetters", "-g", "bills")):
+        assert "User:carl" in commands(*denied_words, user="carl", code=1)
     commands.one("deleteUser", "-u", "carl", "--yes")
 
 

@@ -51,6 +51,7 @@ class PulledMessages:
 
 
 OnAnswer = Callable[[], None]
+OnFailure = Callable[[RemotingError], None]
 
 
 def _ignore() -> None: ...
@@ -80,11 +81,18 @@ class Messages:
             return message
         raise MessageNotFound(topic or "?", f"id {offset_message_id}")
 
-    async def find(self, topic: str, message_id: str, cluster: str | None = None) -> StoredMessage:
+    async def find(
+        self,
+        topic: str,
+        message_id: str,
+        cluster: str | None = None,
+        *,
+        on_failure: OnFailure | None = None,
+    ) -> StoredMessage:
         """The message with an id of either kind: unique id, or offset message id.
 
         Both kinds have the same form, so an id that contains the address of a broker of the
-        cluster is tried as an offset message id first.
+        cluster is tried as an offset message id first. `on_failure` is used as in `by_key`.
 
         Raises:
             MessageNotFound: no message has this id.
@@ -97,7 +105,8 @@ class Messages:
             except MessageNotFound:
                 pass
         try:
-            return (await self.by_unique_id(topic, message_id, cluster))[0]
+            found = await self.by_unique_id(topic, message_id, cluster, on_failure=on_failure)
+            return found[0]
         except MessageNotFound:
             if host is None or known:
                 raise
@@ -117,18 +126,21 @@ class Messages:
         cluster: str | None = None,
         last_key: str | None = None,
         on_answer: OnAnswer = _ignore,
+        on_failure: OnFailure | None = None,
     ) -> list[StoredMessage]:
         """Messages with a key, stored between two times in ms, up to `limit` from each broker.
 
         Args:
             last_key: where the index of a RocksDB broker goes on; other brokers ignore it.
             on_answer: called whenever a broker has answered.
+            on_failure: called for each broker that cannot be reached, if others found messages;
+                by default one of them is enough to fail.
 
         Raises:
             MessageNotFound: no message has this key.
         """
         header = _index_query(topic, key, limit, begin, end, last_key=last_key)
-        found = await self._query(header, cluster, on_answer)
+        found = await self._query(header, cluster, on_answer, on_failure)
         # The index stores hashes, so the reply may contain other keys and topics.
         wanted = [each for each in found if key in each.keys and each.topic == topic]
         if not wanted:
@@ -146,6 +158,7 @@ class Messages:
         cluster: str | None = None,
         last_key: str | None = None,
         on_answer: OnAnswer = _ignore,
+        on_failure: OnFailure | None = None,
     ) -> list[StoredMessage]:
         """As `by_key`, by the tags; RocketMQ has them in its index since 5.5.
 
@@ -155,7 +168,7 @@ class Messages:
         header = _index_query(
             topic, tags, limit, begin, end, index_type=IndexType.TAGS, last_key=last_key
         )
-        found = await self._query(header, cluster, on_answer)
+        found = await self._query(header, cluster, on_answer, on_failure)
         wanted = [each for each in found if each.tags == tags and each.topic == topic]
         if not wanted:
             raise MessageNotFound(topic, f"tags {tags!r}")
@@ -169,10 +182,11 @@ class Messages:
         *,
         begin: int = 0,
         end: int | None = None,
+        on_failure: OnFailure | None = None,
     ) -> list[StoredMessage]:
         """Messages with a unique id, oldest first: a retried send may be stored twice.
 
-        At most 32 from each broker, stored between two times in ms.
+        At most 32 from each broker, stored between two times in ms; `on_failure` as in `by_key`.
 
         Raises:
             MessageNotFound: no message has this id.
@@ -185,7 +199,7 @@ class Messages:
             end_timestamp=_END_OF_TIME if end is None else end,
             by_unique_key=True,
         )
-        found = await self._query(header, cluster)
+        found = await self._query(header, cluster, on_failure=on_failure)
         wanted = [each for each in found if each.message_id == unique_id]
         if not wanted:
             raise MessageNotFound(topic, f"id {unique_id}")
@@ -267,16 +281,32 @@ class Messages:
         return await self._servers.fetch(address, code, ConsumeQueueSlice, header)
 
     async def _query(
-        self, header: QueryMessageHeader, cluster: str | None, on_answer: OnAnswer = _ignore
+        self,
+        header: QueryMessageHeader,
+        cluster: str | None,
+        on_answer: OnAnswer = _ignore,
+        on_failure: OnFailure | None = None,
     ) -> list[StoredMessage]:
+        failures: list[RemotingError] = []
         addresses = await self._servers.addresses_of(header.topic, cluster)
 
         async def query(name: str) -> list[StoredMessage]:
-            answer = await self._query_at(name, addresses[name], header)
+            try:
+                answer = await self._query_at(name, addresses[name], header)
+            except RemotingError as exc:
+                if on_failure is None:
+                    raise
+                failures.append(exc)
+                answer = []
             on_answer()
             return answer
 
         found = await gather_by_key(addresses, query)
+        if failures and not any(found.values()):
+            raise failures[0]  # whether there is such a message is not known
+        for failure in failures:
+            assert on_failure is not None
+            on_failure(failure)
         return [message for part in found.values() for message in part]
 
     async def _query_at(

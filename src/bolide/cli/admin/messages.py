@@ -12,7 +12,16 @@ from bolide.admin.messages import DEFAULT_LIMIT
 from bolide.cli.admin.output import document_of, java_text, print_message
 from bolide.cli.admin.progress import print_cut, progress_bar
 from bolide.cli.admin.sending import resend
-from bolide.cli.admin.session import AsDocument, NameServer, OfCluster, Switch, Topic, is_true, run
+from bolide.cli.admin.session import (
+    AsDocument,
+    NameServer,
+    OfCluster,
+    Switch,
+    Topic,
+    is_true,
+    pass_over,
+    run,
+)
 from bolide.cli.admin.times import TIME_FORMATS, parse_time
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
@@ -59,7 +68,7 @@ def query_msg_by_id(
 
     async def act(admin: AdminClient) -> None:
         for message_id in filter(None, map(str.strip, message_ids.split(","))):
-            message = await admin.messages.find(topic, message_id, cluster)
+            message = await admin.messages.find(topic, message_id, cluster, on_failure=pass_over)
             if group is not None and client_id is not None:
                 _print_verdict(await _push(admin, message, group, client_id), as_document)
             elif is_true(send_again):
@@ -117,6 +126,7 @@ def query_msg_by_key(
                 cluster=cluster,
                 last_key=last_key,
                 on_answer=lambda: advance(1),
+                on_failure=pass_over,
             )
 
     found = run(name_server, find)
@@ -153,7 +163,9 @@ def query_msg_by_unique_key(
     first, last = parse_time(begin), None if end is None else parse_time(end)
 
     async def act(admin: AdminClient) -> None:
-        found = await admin.messages.by_unique_id(topic, message_id, cluster, begin=first, end=last)
+        found = await admin.messages.by_unique_id(
+            topic, message_id, cluster, begin=first, end=last, on_failure=pass_over
+        )
         if group is not None and client_id is not None:
             _print_verdict(await _push(admin, found[0], group, client_id), as_document)
             return

@@ -5,7 +5,7 @@ consumeMessage, printMsg, printMsgByQueue, queryMsgByOffset, queryCq.
 
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Annotated
 
 import msgspec
@@ -16,7 +16,7 @@ from bolide.admin.messages import TOOLS_GROUP, PulledMessages
 from bolide.cli.admin.messages import BodyFormat, check_charset, show_message
 from bolide.cli.admin.output import document_of, java_text, line_of
 from bolide.cli.admin.progress import Advance, print_cut, progress_bar
-from bolide.cli.admin.session import AsDocument, NameServer, Switch, Topic, is_true, run
+from bolide.cli.admin.session import AsDocument, NameServer, Switch, Topic, is_true, pass_over, run
 from bolide.cli.admin.times import TIME_FORMATS, parse_time
 from bolide.cli.documents import print_document
 from bolide.logs import one_line
@@ -25,6 +25,7 @@ from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.queues import ConsumeQueueEntry, ConsumeQueueSlice
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.tags import ALL, BadTagExpression, TagExpression
+from bolide.remoting.errors import RemotingError
 
 _PULLED_AT_ONCE = 32
 _STATUS = {
@@ -91,7 +92,7 @@ def consume_message(
 
     async def act(admin: AdminClient) -> None:
         queues = await queues_of(admin, topic, broker, queue_id)
-        spans = {queue: await span_of(admin, queue, offset, times) for queue in queues}
+        spans = await spans_of(admin, queues, offset, times)
         total = sum(max(end - at, 0) for at, end in spans.values())
         left = count
         with progress_bar("messages", min(total, count)) as advance:
@@ -130,10 +131,8 @@ def print_msg(
 
     async def act(admin: AdminClient) -> None:
         queues = await queues_of(admin, parent or topic, None, None)
-        spans = {
-            queue: await span_of(admin, queue, None, times)
-            for queue in (msgspec.structs.replace(each, topic=topic) for each in queues)
-        }
+        renamed = [msgspec.structs.replace(each, topic=topic) for each in queues]
+        spans = await spans_of(admin, renamed, None, times)
         total = sum(max(end - at, 0) for at, end in spans.values())
         with progress_bar("messages", total) as advance:
             for queue, span in spans.items():
@@ -299,6 +298,23 @@ async def queues_of(
         known = ", ".join(f"{name} ({count} queues)" for name, count in sorted(counts.items()))
         raise AdminError(f"topic {topic!r} has no {wanted}broker {broker!r}; it is on {known}")
     return found
+
+
+async def spans_of(
+    admin: AdminClient, queues: Iterable[MessageQueue], offset: int | None, times: Times
+) -> dict[MessageQueue, Span]:
+    """The part of each queue to read, without those of brokers that cannot be reached."""
+    spans: dict[MessageQueue, Span] = {}
+    unreachable = set[str]()
+    for queue in queues:
+        if queue.broker_name in unreachable:
+            continue
+        try:
+            spans[queue] = await span_of(admin, queue, offset, times)
+        except RemotingError as exc:
+            unreachable.add(queue.broker_name)
+            pass_over(exc)
+    return spans
 
 
 async def span_of(
