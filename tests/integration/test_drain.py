@@ -19,7 +19,7 @@ from bolide import (
     TransactionState,
 )
 from bolide.cli import app
-from tests.support.admin_cluster import CLUSTER, Cluster
+from tests.support.admin_cluster import CLUSTER, NOBODY, Cluster
 from tests.support.aio import PATIENCE, on_loop
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
 
@@ -171,6 +171,25 @@ async def test_a_broker_that_is_written_is_not_safe(tmp_path: Path) -> None:
             writing.cancel()
             (found,) = json.loads((await draining).splitlines()[-1])
         assert (found["safe"], found["open"]) == (True, [])
+
+
+@on_loop
+async def test_a_name_server_that_is_away_sends_producers_on(tmp_path: Path) -> None:
+    async with stage(tmp_path) as scene:
+        words = ["drain", "-b", scene.servers.broker.address, "-n"]
+        both = [*words, f"{NOBODY};{scene.servers.address}"]
+
+        def invoke(*more: str) -> Any:
+            return CliRunner().invoke(app, ["admin", *both, *more])
+
+        drained = await asyncio.to_thread(invoke, *QUICK[:-1], "0.5")
+        assert drained.exit_code == 1
+        assert f"NameServer {NOBODY} still sends producers to the broker" in drained.output
+        assert await scene.perm() == 4
+        undone = await asyncio.to_thread(invoke, "--undo")
+        assert undone.exit_code == 3
+        assert f"cannot connect to {NOBODY}" in undone.stderr
+        assert await scene.perm() == 6
 
 
 def test_what_cannot_be_drained_is_named(cluster: Cluster) -> None:

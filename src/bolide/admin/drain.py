@@ -52,6 +52,14 @@ class Plan:
     producers: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """The topics that stay closed for producers, and the NameServers that did not answer."""
+
+    closed: tuple[str, ...]
+    failures: tuple[BolideError, ...] = ()
+
+
 class Drain:
     """Drains brokers; see the module."""
 
@@ -103,13 +111,24 @@ class Drain:
                 )
         return failed
 
-    async def undo(self, plan: Plan) -> list[str]:
-        """Give the write permission back; returns the topics that stay closed for producers.
+    async def undo(self, plan: Plan) -> "Undone":
+        """Give the write permission back.
 
         The request makes every topic readable and writable in the routes. Topics that the broker
         does not take messages of are registered again, so that their routes say so.
+
+        Raises:
+            BolideError: no NameServer answers, or the broker does not.
         """
-        await self._name_servers.add_write_perm(plan.broker_name)
+        failures = []
+        addresses = self._name_servers.require_addresses()
+        for address in addresses:
+            try:
+                await self._name_servers.add_write_perm(plan.broker_name, at=address)
+            except BolideError as exc:
+                failures.append(exc)
+        if len(failures) == len(addresses):
+            raise failures[0]
         table = (await self._topics.configs(plan.address)).topic_config_table
         closed = [
             config
@@ -118,7 +137,7 @@ class Drain:
         ]
         for config in closed:
             await self._register_again(plan.address, config)
-        return [config.topic_name for config in closed]
+        return Undone(tuple(config.topic_name for config in closed), tuple(failures))
 
     async def _register_again(self, address: str, config: TopicConfig) -> None:
         """Have a broker register a topic as it is.

@@ -7,8 +7,9 @@ unknown instead of being taken for done.
 """
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -102,6 +103,8 @@ class _Writes:
     grown: dict[str, int] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
     """The groups of each topic that has messages."""
+    retries: list[str] = field(default_factory=list)
+    """The retry topics that have messages."""
 
 
 class Watch:
@@ -166,21 +169,26 @@ class Watch:
         writes.grown = {}
         if log_end == writes.log_end and log_end:
             return
-        ends, is_first = await self._ends(), not writes.log_end
-        if not is_first:
+        table = (await self._topics.configs(self.broker.address)).topic_config_table
+        ends = await self._ends([name for name, config in table.items() if is_written(config)])
+        retries = await self._ends([name for name in table if name.startswith(RETRY_PREFIX)])
+        writes.retries = [name for name, end in retries.items() if end]
+        writes.groups = await gather_by_key([name for name in ends if ends[name]], self._groups_of)
+        if writes.log_end:  # not the first look
             grown = {topic: end - writes.ends.get(topic, 0) for topic, end in ends.items()}
             writes.grown = {topic: count for topic, count in grown.items() if count > 0}
-        writes.groups = await gather_by_key([name for name in ends if ends[name]], self._groups_of)
         writes.ends, writes.log_end = ends, log_end
         if writes.grown:
             writes.last_write = self._now()
 
-    async def _ends(self) -> dict[str, int]:
-        """The sum of the ends of all queues, of each topic that producers write."""
-        table = (await self._topics.configs(self.broker.address)).topic_config_table
-        names = [name for name, config in table.items() if is_written(config)]
-        stats = await gather_by_key(names, self._end)
-        return {name: end for name, end in stats.items() if end is not None}
+    async def _ends(self, topics: Iterable[str]) -> dict[str, int]:
+        """The sum of the ends of all queues of each topic."""
+        found = await gather_by_key(topics, self._bounds)
+        return {
+            topic: sum(each.max_offset for each in bounds.values())
+            for topic, bounds in found.items()
+            if bounds is not None
+        }
 
     async def _groups_of(self, topic: str) -> list[str]:
         return (await self._topics.groups_at(self.broker.address, topic)).group_list
@@ -195,13 +203,9 @@ class Watch:
                 for topic, count in sorted(writes.grown.items())
             ]
         if rest > 0:
-            what = f"producers ask for routes every 30 s: {rest:.0f} s more without a write"
+            what = f"producers ask for routes every 30 s: {math.ceil(rest)} s more without a write"
             return [Open(kind="producers", what=what)]
         return []
-
-    async def _end(self, topic: str) -> int | None:
-        bounds = await self._bounds(topic)
-        return None if bounds is None else sum(each.max_offset for each in bounds.values())
 
     async def _bounds(self, topic: str) -> dict[int, TopicOffset] | None:
         """The bounds of the queues of a topic by number; None if it was deleted meanwhile."""
@@ -219,7 +223,7 @@ class Watch:
             for key, queues in positions.items()
             if any(each.broker_offset > each.consumer_offset for each in queues.values())
         }
-        late |= await self._unread_retries({topic for _, topic in positions})
+        late |= self._unread_retries({topic for _, topic in positions})
         late |= await self._unread_topics(positions)
         bounds = await gather_by_key({topic for _, topic in late}, self._bounds)
         lags = {
@@ -250,15 +254,12 @@ class Watch:
                         found.setdefault((group, queue.topic), {})[queue.queue_id] = progress
         return found
 
-    async def _unread_retries(
-        self, known: Collection[str]
-    ) -> dict[tuple[str, str], dict[int, int]]:
+    def _unread_retries(self, known: Container[str]) -> dict[tuple[str, str], dict[int, int]]:
         """Retry topics of which their group has consumed nothing yet."""
-        table = (await self._topics.configs(self.broker.address)).topic_config_table
         return {
             (group, name): {}
-            for name in table
-            if name.startswith(RETRY_PREFIX) and name not in known
+            for name in self._writes.retries
+            if name not in known
             if (group := retrying_group(name)) not in self._ignored
             if not _is_system_group(group)
         }

@@ -87,7 +87,7 @@ def tell(stage: Cast, broker: Broker) -> None:
         RequestCode.GET_BROKER_CONFIG: broker.settings.encode(),
         RequestCode.GET_BROKER_RUNTIME_INFO: KvTable(table=dict(broker.figures)),
         RequestCode.GET_ALL_TOPIC_CONFIG: MappedTopicConfigTable(
-            topic_config_table={"T": TopicConfig(topic_name="T")}
+            topic_config_table={name: TopicConfig(topic_name=name) for name in ("T", *bounds)}
         ),
         RequestCode.GET_TOPIC_STATS_INFO: stats,
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: b"{}",
@@ -113,6 +113,8 @@ def kinds(found: Round) -> dict[str, int]:
         (Broker(lag=(10, 4), ends=(("T", 0, 10),)), {"groups": 6}),
         (Broker(lag=(10, 4), ends=(("T", 8, 10),)), {"groups": 2}),  # retention took the others
         (Broker(lag=(10, 10), ends=(("T", 0, 10),)), {}),
+        (Broker(ends=(("%RETRY%G", 0, 2),)), {"groups": 2}),
+        (Broker(ends=(("%DLQ%G", 0, 2),)), {}),
         (Broker(ends=((HALF_TOPIC, 0, 5),), committed=3), {"transactions": 2}),
         (Broker(ends=((SCHEDULE_TOPIC, 2, 5),)), {"delayed": 3}),
         (Broker(slaves=(HaConnection(addr="s", diff=7),)), {"replicas": 7}),

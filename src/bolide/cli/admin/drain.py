@@ -1,6 +1,7 @@
 """drain: empties a broker, and says when it can be stopped."""
 
 import asyncio
+import shutil
 import sys
 import time
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.drain import Plan
+from bolide.admin.drain import Plan, Undone
 from bolide.admin.open_work import Open, Round, Watch
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.session import (
@@ -18,6 +19,7 @@ from bolide.cli.admin.session import (
     BrokerAddress,
     ClusterName,
     NameServer,
+    pass_over,
     require_one,
     run,
     targets,
@@ -161,8 +163,11 @@ class _Progress:
             return
         self._shown, self._next = kinds, now + _REPEAT_AFTER
         line = one_line(f"{datetime.now().astimezone():%H:%M:%S} {text}")
-        start, end = ("\r\x1b[K", "") if self._draws else ("", "\n")
-        print(f"{start}{line}", end=end, file=sys.stderr, flush=True)
+        if self._draws:
+            width = shutil.get_terminal_size().columns - 1  # a wrapped line is not overwritten
+            print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._draws and self._shown:
@@ -244,19 +249,22 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _undo(name_server: str | None, plans: list[Plan], *, dry_run: bool, as_document: bool) -> None:
-    async def act(admin: AdminClient) -> dict[str, list[str]]:
+    async def act(admin: AdminClient) -> dict[str, Undone]:
         return {plan.broker_name: await admin.drain.undo(plan) for plan in plans}
 
-    closed = {plan.broker_name: list[str]() for plan in plans}
+    undone = {plan.broker_name: Undone(()) for plan in plans}
     if not dry_run:
-        closed = run(name_server, act)
+        undone = run(name_server, act)
+    for each in undone.values():
+        for exc in each.failures:
+            pass_over(exc)
     if as_document:
         print_document(
-            [{"brokerName": name, "stillClosed": topics} for name, topics in closed.items()]
+            [{"brokerName": name, "stillClosed": each.closed} for name, each in undone.items()]
         )
         return
     verb = "would return" if dry_run else "return"
-    for name, topics in closed.items():
+    for name, each in undone.items():
         print(one_line(f"producers {verb} to {name}"))
-        if topics:
-            print(one_line(f"not to these topics, which it does not take: {_names(topics)}"))
+        if each.closed:
+            print(one_line(f"not to these topics, which it does not take: {_names(each.closed)}"))
