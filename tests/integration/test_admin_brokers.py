@@ -153,9 +153,17 @@ def test_reading_ahead_is_set_by_mode(cluster: Cluster) -> None:
     assert "'2' is not one of '0', '1'" in cluster.run(*words, "2", code=2)
 
 
+def test_timers_are_kept_in_files_only(cluster: Cluster) -> None:
+    words = ("switchTimerEngine", *CLUSTER, "-e")
+
+    printed = cluster.run(*words, "F")
+
+    assert printed == f"switchTimerEngine to FILE_TIME_WHEEL success, {cluster.broker}\n"
+    assert "this broker has the engine F only" in cluster.run(*words, "R", code=1)
+
+
 def test_what_only_rocketmq_has_is_not_applicable(cluster: Cluster) -> None:
     for words, reason in (
-        (("switchTimerEngine", *CLUSTER, "-e", "R"), "one engine for timers"),
         (("addBroker", "-c", cluster.broker, "-b", "/a.conf"), "is no broker container"),
         (("removeBroker", "-c", cluster.broker, "-b", "c:b:0"), "is no broker container"),
     ):
@@ -218,7 +226,7 @@ def _consumed_topic(cluster: Cluster, group: str) -> str:
     for text in "abc":
         cluster.run("sendMessage", "-t", topic, "-p", text)
     place = ("-b", cluster.broker, "-q", "0", "-o", "1")
-    cluster.run("resetOffsetByTime", "-g", group, "-t", topic, "-s", "now", *place)
+    cluster.run("resetOffsetByTime", "-g", group, "-t", topic, "-s", "now", *place, "--yes")
     return topic
 
 

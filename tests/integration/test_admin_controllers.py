@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from bolide.broker.server import Broker
+from bolide.cli import app
 from tests.integration.test_elected_masters import Group, group
 from tests.support.admin_cluster import NOBODY, Cluster
 from tests.support.aio import on_loop, until
@@ -20,13 +23,14 @@ class Stage:
         self.members, self.master = members, master
         self.name, self.cluster = config.broker_name, config.broker_cluster_name
         self.controller = config.controller_addr[0]
-        self._commands = Cluster(config.name_servers[0], master.address)
+        self.name_server = config.name_servers[0]
+        self._commands = Cluster(self.name_server, master.address)
 
     async def run(self, *words: str, code: int = 0) -> str:
         return await asyncio.to_thread(self._commands.run, *words, code=code)
 
     async def document(self, *words: str) -> Any:
-        return json.loads(await self.run(*words, "--json"))
+        return json.loads((await self.run(*words, "--json")).splitlines()[-1])
 
 
 @on_loop
@@ -39,6 +43,7 @@ async def test_a_group_and_its_controllers_are_shown_and_changed(tmp_path: Path)
         await _check_controllers(stage)
         await _check_sync_state_set(stage)
         await _check_logs(stage)
+        await _check_drain(stage)
         await _check_election(stage)
         await _check_cleaning(stage)
 
@@ -55,6 +60,10 @@ async def _check_controllers(stage: Stage) -> None:
     assert f"============{controller}============\n" in settings
     assert re.search(r"^enableElectUncleanMaster +=  false$", settings, re.MULTILINE)
     assert f"cannot connect to {NOBODY}" in settings
+    words = ["config", "explain", "enableElectUncleanMaster", "-n", stage.name_server]
+    explained = await asyncio.to_thread(CliRunner().invoke, app, words)
+    assert explained.exit_code == 0, explained.output
+    assert f"  value         false at controller {controller}\n" in explained.output
 
 
 async def _check_sync_state_set(stage: Stage) -> None:
@@ -78,6 +87,19 @@ async def _check_logs(stage: Stage) -> None:
     status = await stage.run("haStatus", "-b", stage.master.address)
     assert f"\n#MasterAddr\t{stage.master.address}\n" in status
     assert "#TransferFromWhere" in status
+
+
+async def _check_drain(stage: Stage) -> None:
+    (slave,) = stage.members.slaves()
+    refused = await stage.run("drain", "-b", slave.address, code=1)
+    assert f"{slave.address} is a slave, to which nobody writes" in refused
+    quick = ("--yes", "--settle", "0.1", "--interval", "0.1", "--timeout", "20")
+    (found,) = await stage.document("drain", "-c", stage.cluster, *quick)
+    assert found["safe"]
+    assert not any("no replica" in reason for reason in found["unknown"])
+    assert await stage.document("drain", "-b", stage.master.address, "--undo") == [
+        {"brokerName": stage.name, "stillClosed": []}
+    ]
 
 
 async def _check_election(stage: Stage) -> None:

@@ -132,7 +132,7 @@ async def test_accounts_of_plain_acl_are_declared_without_their_secrets(tmp_path
     home.mkdir(parents=True)
     (home / "plain_acl.yml").write_text(PLAIN_ACL)
     (home / "plain_acl.yml").chmod(0o600)
-    access = {"acl_enable": True, "rocketmq_home": str(home.parent)}
+    access: dict[str, Any] = {"acl_enable": True, "rocketmq_home": str(home.parent)}
     async with cluster(tmp_path, "broker-a", **access) as found:
         found.keys.update(BOLIDE_ACCESS_KEY="administrator", BOLIDE_SECRET_KEY="secret-of-admin")
 
@@ -149,6 +149,28 @@ async def test_accounts_of_plain_acl_are_declared_without_their_secrets(tmp_path
         pruned = await found.apply("{version: 1, accounts: {}}", "--prune", "--yes")
         assert "account administrator is not deleted: this command signs with it" in pruned
         assert [*(await found.exported("--only", "accounts"))["accounts"]] == ["administrator"]
+
+
+@on_loop
+async def test_slaves_get_users_of_their_own_and_the_rest_from_their_master(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a", slave=True, **ACCESS) as found:
+        printed = await found.apply(
+            DOCUMENT.replace("broker-b", "broker-a") + USERS, "--yes", env={"SHOP_PASSWORD": "p"}
+        )
+        assert "+ topic Orders (broker-a)\n" in printed
+        assert "+ user shop (broker-a, broker-a (slave 1))\n" in printed
+        assert "nothing to do" in await found.run("apply", str(tmp_path / "cluster.yml"), "--prune")
+        users = (await found.exported("--only", "users"))["users"]
+        assert [*users] == ["root", "shop"]
+        async with AdminClient(
+            found.name_server, access_key=ROOT, secret_key=ROOT_PASSWORD
+        ) as admin:
+            await admin.users.update(found.brokers[1].address, "shop", user_status="disable")
+        file = str(tmp_path / "users.yml")
+        differing = await found.run("export", "--only", "users", "-o", file)
+        assert "user shop differs among brokers: status is enable at broker-a and" in differing
+        again = await found.run("apply", file, "--yes")
+        assert "~ user shop (broker-a (slave 1))\n    status: disable -> enable" in again
 
 
 @on_loop

@@ -243,8 +243,7 @@ async def test_without_credentials_nothing_behind_access_control_is_in_order(
         commands = {each.command for each in report.findings if each.severity is Severity.UNKNOWN}
         assert "export BOLIDE_ACCESS_KEY=… BOLIDE_SECRET_KEY=…" in commands
 
-        keys = {"access_key": ROOT, "secret_key": ROOT_PASSWORD}
-        async with AdminClient(server.address, **keys) as admin:
+        async with AdminClient(server.address, access_key=ROOT, secret_key=ROOT_PASSWORD) as admin:
             report = await examine(admin, limits=QUICK)
         assert of_cluster(report, Severity.UNKNOWN, Severity.ERROR) == set()
         assert found(report, "access-control", Severity.OK).keys() == {label}

@@ -1,16 +1,20 @@
 """The metrics of a broker against what really is in it, over HTTP."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bolide.broker.server import Broker
+from bolide.client.producer.producer import Producer
 from bolide.errors import ConfigError
 from bolide.kernel import read_record
 from bolide.metrics.settings import ExporterType
+from bolide.model.message import Message
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.server import NameServer
 from bolide.protocol import fastjson
@@ -144,10 +148,10 @@ async def test_lag_is_what_reading_every_message_says(tmp_path: Path) -> None:
         left = await scrape(broker.metrics)
         check_lag(left, "some", 0, truth(broker, "T", 0, 5, tags="AC"), topic="T")
 
-        counts(found)
+        counts(found, broker.store.read("SCHEDULE_TOPIC_XXXX", 2, 0).size)
 
 
-def counts(found: Scraped) -> None:
+def counts(found: Scraped, sent_back: int) -> None:
     """What was sent and delivered above, by handlers and on the fast path."""
     into, out = "rocketmq_messages_in_total", "rocketmq_messages_out_total"
     assert found.one(into, topic="T", message_type="normal", is_system="false") == 48
@@ -157,7 +161,7 @@ def counts(found: Scraped) -> None:
     assert small == 12
     sizes = found.all("rocketmq_throughput_in_total", topic="T")
     assert sum(sizes) == found.one("rocketmq_brokeruntime_put_message_size_total") - (
-        sum(found.all("rocketmq_throughput_in_total")) - sum(sizes)
+        sum(found.all("rocketmq_throughput_in_total")) - sum(sizes) + sent_back
     )
     assert found.one(out, consumer_group="poppers", is_retry="false") == 6
     requests = "rocketmq_rpc_latency_milliseconds_count"
@@ -168,7 +172,7 @@ def counts(found: Scraped) -> None:
 
 @on_loop
 async def test_a_long_filtered_backlog_is_estimated(tmp_path: Path) -> None:
-    settings = {"max_consume_queue_scan": 20}
+    settings: dict[str, Any] = {"max_consume_queue_scan": 20}
     async with broker_in(tmp_path, **settings) as broker, BrokerClient(broker.address) as client:
         for number in range(100):
             await client.send("T", properties={"TAGS": "AB"[number % 2]})
@@ -183,7 +187,7 @@ async def test_a_long_filtered_backlog_is_estimated(tmp_path: Path) -> None:
 async def test_readiness_names_what_is_missing(tmp_path: Path) -> None:
     async with NameServer(NameServerConfig(listen_port=0)) as names:
         address = names.address
-    settings = {"name_servers": (address,), "register_broker_timeout": 0.2}
+    settings: dict[str, Any] = {"name_servers": (address,), "register_broker_timeout": 0.2}
     async with broker_in(tmp_path, **settings) as broker:
         alive = await get(broker.metrics, "/healthz")
         assert alive.status == 200
@@ -205,14 +209,61 @@ async def test_ports_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFix
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        one = {"metrics_prom_exporter_port": port, "metrics_port_given": True}
+        one: dict[str, Any] = {"metrics_prom_exporter_port": port, "metrics_port_given": True}
         with pytest.raises(ConfigError, match=f"metricsPromExporterPort={port}: .*in use"):
             async with broker_in(tmp_path / "one", **one):
                 pass
-        other = {"metrics_prom_exporter_port": port, "listen_port": free_port((-2, 1))}
+        other: dict[str, Any] = {
+            "metrics_prom_exporter_port": port,
+            "listen_port": free_port((-2, 1)),
+        }
         async with broker_in(tmp_path / "two", **other) as broker:
             assert broker.metrics.address != f"127.0.0.1:{port}"
             assert f"{port} is taken" in caplog.text
-    off = {"metrics_exporter_type": ExporterType.DISABLE}
+    off: dict[str, Any] = {"metrics_exporter_type": ExporterType.DISABLE}
     async with broker_in(tmp_path / "three", **off) as broker:
         assert broker.metrics.address is None
+
+
+@on_loop
+async def test_requests_of_the_fast_path_are_counted(tmp_path: Path) -> None:
+    requests, served = "rocketmq_rpc_latency_milliseconds_count", "bolide_fast_path_served_total"
+    async with (
+        NameServer(NameServerConfig(listen_port=0)) as names,
+        broker_in(tmp_path, name_servers=(names.address,)) as broker,
+        BrokerClient(broker.address) as client,
+        Producer("producers", name_server=names.address) as producer,
+    ):
+        await producer.create_topic("T", 1)
+        for number in range(20):
+            order = {"__SHARDINGKEY": "k"} if number % 4 == 0 else {}
+            await producer.send(Message("T", b"x" * 1000 * number + b"y", properties=order))
+        for _ in range(7):
+            await client.pull("T", 12)
+        await client.pull("T", 20)  # there is nothing
+        waiting = asyncio.create_task(client.wait_for("T", 20))
+        await until(lambda: broker.parts.long_polling.waiting)
+        await producer.send(Message("T", b"last"))
+        await waiting
+        found = await scrape(broker.metrics)
+        assert found.one(requests, request_code="send_message_v2", response_code="success") == 21
+        pulls = {"request_code": "pull_message", "is_long_polling": "false"}
+        assert found.one(requests, response_code="success", **pulls) == 7
+        assert found.one(requests, response_code="pull_not_found", **pulls) == 1
+        waited = {"request_code": "pull_message", "is_long_polling": "true"}
+        assert found.one(requests, response_code="success", **waited) == 1
+        assert found.one("rocketmq_messages_out_total", consumer_group="readers") == 7 * 8 + 1
+        assert found.one("rocketmq_messages_in_total", topic="T", message_type="fifo") == 5
+        sizes = [
+            found.one("rocketmq_message_size_bucket", topic="T", message_type="normal", le=le)
+            for le in ("1024.0", "4096.0", "524288.0", "+Inf")
+        ]
+        stored = [unit.size for unit in broker.store.queues.require(b"T", 0).read(0, 21)]
+        normal = [size for number, size in enumerate(stored) if number % 4 or number == 20]
+        bounds = (1024, 4096, 524288, 2**40)
+        assert sizes == [sum(size <= bound for size in normal) for bound in bounds]
+        whole = found.one("rocketmq_throughput_in_total", topic="T", message_type="normal")
+        assert whole == found.one("rocketmq_message_size_sum", message_type="normal") == sum(normal)
+        if broker.parts.fast_path is not None:  # there is compiled code
+            assert found.one(served, kind="pulls") >= 7
+            assert found.one(served, kind="sends") >= 20

@@ -3,12 +3,13 @@
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
-from bolide.store.appending import RecordDraft
+from bolide.protocol.record import RecordDraft
 from tests.support.aio import on_loop
 from tests.support.broker import broker_in
 from tests.support.metrics import Scraped, Stalls, fetch, stalls
@@ -25,7 +26,10 @@ HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 async def test_a_scrape_of_10000_queues_never_stalls_the_loop(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = {"metrics_cardinality_limit": 200_000, "commit_log_file_size": 16 * 1024 * 1024}
+    settings: dict[str, Any] = {
+        "metrics_cardinality_limit": 200_000,
+        "commit_log_file_size": 16 * 1024 * 1024,
+    }
     async with broker_in(tmp_path, **settings) as broker:
         parts = broker.parts
         for number in range(QUEUES // PER_TOPIC):

@@ -52,8 +52,9 @@ def _in_order(properties: re.Match[str]) -> str:
 def difference(case: Case, ours: str, apache: str) -> str:
     """The lines by which two masked outputs differ; empty if the case takes them for the same."""
     if case.compare is Compare.KEYS:
-        missing = keys(apache) - keys(ours)
-        return "\n".join(f"-{key}" for key in sorted(missing))
+        own, theirs = (_pairs(text, case.values) for text in (ours, apache))
+        missing = [f"-{key}" for key in sorted(keys(apache) - keys(ours))]
+        return "\n".join(missing + ([] if own == theirs else [f"-{theirs}", f"+{own}"]))
     texts = [_without_reasons(text) for text in (apache, ours)]
     if case.compare is Compare.FIGURES:
         texts = [re.sub(r"\d+|<rate>", "#", text) for text in texts]
@@ -71,6 +72,11 @@ KEY = re.compile(r'^(?:<broker> )?\s*"?([\w.]+?)(?:_/\S+)?"?\s*[:=]', re.MULTILI
 def keys(text: str) -> set[str]:
     """Names of settings, figures or JSON fields."""
     return {re.sub(r"^is([A-Z])", _lowered, key) for key in KEY.findall(text)}
+
+
+def _pairs(text: str, names: Iterable[str]) -> list[str]:
+    """The lines of some names."""
+    return [line for line in text.splitlines() if set(KEY.findall(line)) & {*names}]
 
 
 def _lowered(first: re.Match[str]) -> str:

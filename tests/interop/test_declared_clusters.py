@@ -1,5 +1,6 @@
 """`bolide export` and `bolide apply` at Apache's brokers."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ DOCUMENT = """\
 version: 1
 topics:
   Orders: {writeQueueNums: 4, perm: 6, order: true}
+  Bulk:
 groups:
   billing: {retryMaxTimes: 5}
+  reports:
 """
 
 
@@ -47,7 +50,7 @@ users:
 """
 
 
-def run(name_server: str, *words: str, code: int = 0, **env: str) -> str:
+def run(name_server: str, *words: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
     done = CliRunner().invoke(app, [*words, "-n", name_server], env=env)
     assert done.exit_code == code, (words, done.output, done.exception)
     return done.output
@@ -68,11 +71,11 @@ def test_an_apache_cluster_becomes_what_a_file_says(
         return run(found.namesrv_address, "apply", str(file), *words, code=code)
 
     with cluster(version, tmp_path, java_bench) as found:
-        assert "2 to create" in apply("--yes")
+        assert "4 to create" in apply("--yes")
         assert "nothing to do" in apply("--check")
         exported: dict[str, Any] = yaml.safe_load(run(found.namesrv_address, "export"))
-        assert [*exported["topics"]] == ["Orders"]
-        assert [*exported["groups"]] == ["billing"]
+        assert [*exported["topics"]] == ["Bulk", "Orders"]
+        assert [*exported["groups"]] == ["billing", "reports"]
         assert "users" not in exported
         assert "accounts" not in exported
         assert ("attributes" in exported["topics"]["Orders"]) == has_attributes
@@ -95,6 +98,11 @@ def test_an_apache_cluster_becomes_what_a_file_says(
             assert "compatible with RocketMQ 4, which has none" in apply("--yes", code=1)
         file.write_text("{version: 1, users: {}}")
         assert "has no users" in apply("--yes", code=1)
+        # Its settings have the same names; what Bolide alone has is not told.
+        explained = run(found.namesrv_address, "config", "explain", "fileReservedTime", "workers")
+        assert f"  value         72 hours at broker-a {found.broker_address}\n" in explained
+        assert "no server of this cluster tells one" in explained
+        assert "listenPort" in run(found.namesrv_address, "config", "list", "--changed")
 
 
 def test_users_and_policies_of_an_apache_broker_are_declared(
@@ -106,12 +114,12 @@ def test_users_and_policies_of_an_apache_broker_are_declared(
 
     def apply(*words: str, code: int = 0) -> str:
         env = {**keys, "SHOP_PASSWORD": "shop-12345"}
-        return run(found.namesrv_address, "apply", str(file), *words, code=code, **env)
+        return run(found.namesrv_address, "apply", str(file), *words, code=code, env=env)
 
     with cluster(NEWEST, tmp_path, java_bench, **SETTINGS) as found:
         assert "2 to create" in apply("--yes")
         assert "nothing to do" in apply("--check")
-        text = run(found.namesrv_address, "export", "--only", "users", **keys)
+        text = run(found.namesrv_address, "export", "--only", "users", env=keys)
         assert "shop-12345" not in text
         assert ROOT_PASSWORD not in text
         exported = yaml.safe_load(text)
@@ -142,9 +150,9 @@ def test_accounts_of_an_apache_broker_are_declared(java_bench: Bench, tmp_path: 
 
     def apply(*words: str, code: int = 0) -> str:
         env = {**keys, "OTHER": "secret-of-other"}
-        return run(namesrv, "apply", str(file), *words, code=code, **env)
+        return run(namesrv, "apply", str(file), *words, code=code, env=env)
 
-    text = run(namesrv, "export", "--only", "accounts", **keys)
+    text = run(namesrv, "export", "--only", "accounts", env=keys)
     assert "secret-of" not in text
     file.write_text(text)
     assert "nothing to do" in apply("--prune")

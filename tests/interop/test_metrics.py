@@ -11,7 +11,8 @@ import pytest
 from bolide.client.consumer.pop.pop_consumer import PopConsumer
 from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.client.producer.producer import Producer
-from bolide.client.producer.transactions import TransactionProducer, TransactionState
+from bolide.client.producer.results import TransactionState
+from bolide.client.producer.transactions import TransactionProducer
 from bolide.model.message import Message
 from tests.interop.bench import Bench
 from tests.interop.conftest import NEWEST, obtain_or_skip
@@ -36,6 +37,8 @@ ONLY_WITH_TRAFFIC = {
 }
 
 EXPORTER = [
+    "client_consume_fail_msg_count", "client_consume_fail_msg_tps", "client_consume_ok_msg_tps",
+    "client_consume_rt", "client_consumer_pull_rt", "client_consumer_pull_tps",
     "group_diff", "group_retrydiff", "group_count", "producer_count", "producer_offset",
     "topic_retry_offset", "broker_tps", "broker_qps", "consumer_tps", "consumer_offset",
     "consumer_message_size", "group_get_latency", "group_get_latency_by_storetime",
@@ -67,7 +70,7 @@ EXPORTER = [
 ]  # fmt: skip
 """Names of rocketmq-exporter that have series after this traffic."""
 
-EQUAL = (
+EQUAL: tuple[tuple[str, dict[str, str]], ...] = (
     ("rocketmq_messages_in_total", {"topic": "Orders", "message_type": "normal"}),
     ("rocketmq_messages_in_total", {"message_type": "delay"}),
     ("rocketmq_messages_in_total", {"message_type": "fifo"}),
@@ -134,6 +137,7 @@ async def traffic(namesrv: str, port: int) -> Scraped:
             await popper.ack(*(await popper.receive(8))[:2])
             await until(lambda: len(got) >= 20)
             await consumer.commit()
+            await asyncio.to_thread(read, port)  # ours asks the clients now
             await asyncio.sleep(1.0)  # Java counts what it has written a moment later
             return await asyncio.to_thread(read, port)
 
@@ -142,15 +146,22 @@ async def traffic(namesrv: str, port: int) -> Scraped:
 def pair(java_module_bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     obtain_or_skip(NEWEST)
     directory: Path = tmp_path_factory.mktemp("metrics")
-    label = {"metricsLabel": "zone:a"}
     namesrv, port = java_module_bench.namesrv(NEWEST), free_port()
-    exporter = {"metricsExporterType": "PROM", "metricsPromExporterPort": port}
-    java_module_bench.broker(NEWEST, namesrv.address, timerWheelEnable=True, **exporter, **label)
+    java_module_bench.broker(
+        NEWEST,
+        namesrv.address,
+        timerWheelEnable=True,
+        metricsExporterType="PROM",
+        metricsPromExporterPort=port,
+        metricsLabel="zone:a",
+    )
     java = asyncio.run(traffic(namesrv.address, port))
     port = free_port()
     with (
         bolide_namesrv(directory / "namesrv") as names,
-        bolide_broker(directory / "broker", names.address, metricsPromExporterPort=port, **label),
+        bolide_broker(
+            directory / "broker", names.address, metricsPromExporterPort=port, metricsLabel="zone:a"
+        ),
     ):
         yield Pair(java, asyncio.run(traffic(names.address, port)))
 

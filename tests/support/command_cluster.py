@@ -11,11 +11,13 @@ from typing import Any
 from typer.testing import CliRunner
 
 from bolide.broker.server import Broker
+from bolide.broker.settings.config import BrokerRole
 from bolide.cli import app
 from tests.support.access import ROOT, ROOT_PASSWORD
 from tests.support.broker import configs_in
 from tests.support.name_servers import name_server
 
+SLAVE: dict[str, Any] = {"broker_role": BrokerRole.SLAVE, "broker_id": 1}
 NOTHING: Mapping[str, str] = {}
 
 
@@ -49,16 +51,21 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(directory: Path, *names: str, **settings: Any) -> AsyncIterator[Cluster]:
+async def cluster(
+    directory: Path, *names: str, slave: bool = False, **settings: Any
+) -> AsyncIterator[Cluster]:
+    """Brokers of one cluster; with a slave, the first one has one."""
     signs = {"BOLIDE_ACCESS_KEY": ROOT, "BOLIDE_SECRET_KEY": ROOT_PASSWORD}
     async with AsyncExitStack() as stack:
         names_server = await stack.enter_async_context(name_server(directory / "names"))
         brokers = []
-        for name in names:
+        for name, role in [
+            *((each, {}) for each in names),
+            *([(names[0], SLAVE)] if slave else ()),
+        ]:
             # The brokers have users of their own each, as they have in RocketMQ.
-            config, store = configs_in(
-                directory / name, broker_name=name, name_servers=(names_server.address,), **settings
-            )
+            chosen = {"broker_name": name, "name_servers": (names_server.address,), **role}
+            config, store = configs_in(directory / f"{name}-{len(role)}", **chosen | settings)
             brokers.append(await stack.enter_async_context(Broker(config, store)))
         keys = signs if "authentication_enabled" in settings else {}
         yield Cluster(names_server.address, brokers, directory, dict(keys))

@@ -18,7 +18,7 @@ from bolide.admin.open_work import Open, Watch, is_of_users, is_written, slaves_
 from bolide.admin.servers import MASTER, Servers
 from bolide.admin.topics import Topics
 from bolide.errors import BolideError
-from bolide.model.names import READ, WRITE
+from bolide.model.names import READ, WRITE, reply_topic
 from bolide.protocol.bodies.topics import TopicConfig, TopicFilterType
 
 
@@ -75,6 +75,7 @@ class Drain:
         if broker.broker_addrs.get(MASTER) != address:
             raise SlaveNotDrained(address, broker.broker_addrs.get(MASTER))
         topics = await self._written_topics(address)
+        topics -= {broker.broker_name, broker.cluster or "", reply_topic(broker.cluster or "")}
         elsewhere = await self._written_elsewhere({address, *also})
         return Plan(
             address=address,

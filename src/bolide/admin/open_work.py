@@ -8,7 +8,7 @@ unknown instead of being taken for done.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -27,6 +27,7 @@ from bolide.model.names import (
     PARK_PREFIX,
     RETRY_PREFIX,
     REVIVE_GROUP,
+    SCHEDULE_TOPIC,
     SYSTEM_GROUP_PREFIX,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
@@ -38,6 +39,7 @@ from bolide.model.names import (
     retrying_group,
     revive_topic,
 )
+from bolide.protocol.bodies.heartbeat import MessageModel
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import BrokerRoute
 from bolide.protocol.bodies.stats import QueueProgress
@@ -98,6 +100,8 @@ class _Writes:
     log_end: str = ""
     ends: dict[str, int] = field(default_factory=dict)
     grown: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    """The groups of each topic that has messages."""
 
 
 class Watch:
@@ -137,15 +141,16 @@ class Watch:
         if self._settings is None:
             self._settings = await self._brokers.config(address)
         figures = await self._brokers.runtime(address)
+        await self._look_at_topics(figures.get("commitLogMaxOffset", ""))
         checks: list[Awaitable[Iterable[Open]]] = [
-            self._producers(figures.get("commitLogMaxOffset", "")),
             self._groups(),
+            self._delayed(figures),
             self._pending_timers(figures),
             self._halves(),
             self._popped(),
             self._replicas(),
         ]
-        found = [*_delayed(figures)]
+        found = self._producers()
         for check in await asyncio.gather(*checks):
             found.extend(check)
         return Round(
@@ -155,23 +160,35 @@ class Watch:
             (*self._unknown, _ALWAYS_UNKNOWN),
         )
 
-    async def _producers(self, log_end: str) -> list[Open]:
+    async def _look_at_topics(self, log_end: str) -> None:
+        """Note which topics have grown, and who consumes them, if anything was stored since."""
+        writes = self._writes
+        writes.grown = {}
+        if log_end == writes.log_end and log_end:
+            return
+        ends, is_first = await self._ends(), not writes.log_end
+        if not is_first:
+            grown = {topic: end - writes.ends.get(topic, 0) for topic, end in ends.items()}
+            writes.grown = {topic: count for topic, count in grown.items() if count > 0}
+        writes.groups = await gather_by_key([name for name in ends if ends[name]], self._groups_of)
+        writes.ends, writes.log_end = ends, log_end
+        if writes.grown:
+            writes.last_write = self._now()
+
+    async def _ends(self) -> dict[str, int]:
+        """The sum of the ends of all queues, of each topic that producers write."""
+        table = (await self._topics.configs(self.broker.address)).topic_config_table
+        names = [name for name, config in table.items() if is_written(config)]
+        stats = await gather_by_key(names, self._end)
+        return {name: end for name, end in stats.items() if end is not None}
+
+    async def _groups_of(self, topic: str) -> list[str]:
+        return (await self._topics.groups_at(self.broker.address, topic)).group_list
+
+    def _producers(self) -> list[Open]:
         """Topics that grow. Delayed messages that become due make them grow, too."""
-        writes, now = self._writes, self._now()
-        if log_end != writes.log_end or not log_end:
-            ends = await self._ends()
-            is_first = not writes.log_end
-            writes.grown = {
-                topic: end - writes.ends.get(topic, 0)
-                for topic, end in ends.items()
-                if end > writes.ends.get(topic, 0) and not is_first
-            }
-            writes.ends, writes.log_end = ends, log_end
-            if writes.grown:
-                writes.last_write = now
-        else:
-            writes.grown = {}
-        rest = self._settle - (now - writes.last_write)
+        writes = self._writes
+        rest = self._settle - (self._now() - writes.last_write)
         if writes.grown:
             return [
                 Open(kind="producers", what=f"topic {topic} is written", count=count)
@@ -181,13 +198,6 @@ class Watch:
             what = f"producers ask for routes every 30 s: {rest:.0f} s more without a write"
             return [Open(kind="producers", what=what)]
         return []
-
-    async def _ends(self) -> dict[str, int]:
-        """The sum of the ends of all queues, of each topic that producers write."""
-        table = (await self._topics.configs(self.broker.address)).topic_config_table
-        names = [name for name, config in table.items() if is_written(config)]
-        stats = await gather_by_key(names, self._end)
-        return {name: end for name, end in stats.items() if end is not None}
 
     async def _end(self, topic: str) -> int | None:
         bounds = await self._bounds(topic)
@@ -210,6 +220,7 @@ class Watch:
             if any(each.broker_offset > each.consumer_offset for each in queues.values())
         }
         late |= await self._unread_retries({topic for _, topic in positions})
+        late |= await self._unread_topics(positions)
         bounds = await gather_by_key({topic for _, topic in late}, self._bounds)
         lags = {
             (group, topic): lag
@@ -252,17 +263,43 @@ class Watch:
             if not _is_system_group(group)
         }
 
+    async def _unread_topics(
+        self, known: Container[tuple[str, str]]
+    ) -> dict[tuple[str, str], dict[int, int]]:
+        """Topics of which a group that is connected has consumed nothing yet."""
+        found: dict[tuple[str, str], dict[int, int]] = {}
+        for topic, groups in self._writes.groups.items():
+            for group in groups:
+                if (group, topic) in known or _is_system_group(group) or group in self._ignored:
+                    continue
+                try:
+                    model = (
+                        await self._clients.consumers(group, self.broker.address)
+                    ).message_model
+                except BolideError:  # nobody is connected
+                    continue
+                if model is not MessageModel.BROADCASTING:
+                    found[group, topic] = {}
+        return found
+
     async def _advice(self, group: str) -> str:
         try:
             members = (await self._clients.consumers(group, self.broker.address)).connection_set
         except BolideError:
             members = []
         if members:
-            return f"{len(members)} member{'s' if len(members) > 1 else ''} of it consume"
+            return f"connected members: {len(members)}"
         return (
             "nobody of it is connected: start it, skip its messages (skipAccumulatedMessage),"
             f" or leave it with --ignore-group {group}"
         )
+
+    async def _delayed(self, figures: dict[str, str]) -> list[Open]:
+        """Messages with a delay level that have not been delivered."""
+        pending = _left(_delivered(figures), await self._bounds(SCHEDULE_TOPIC) or {})
+        if not pending:
+            return []
+        return [Open(kind="delayed", what="delayed messages are not due yet", count=pending)]
 
     async def _pending_timers(self, figures: dict[str, str]) -> list[Open]:
         assert self._settings is not None
@@ -279,7 +316,7 @@ class Watch:
             return []
         behind = figures.get("timerOffsetBehind", "")
         found = [
-            Open(kind="timers", what=f"timers of topic {topic} are not due yet", count=each.count)
+            _timer(topic, each.count)
             for topic, each in sorted(metrics.timing_count.items())
             if each.count > 0 and await self._has_timers(topic)
         ]
@@ -385,15 +422,21 @@ def _left(offsets: dict[int, int], bounds: dict[int, TopicOffset]) -> int:
     )
 
 
-def _delayed(figures: dict[str, str]) -> Iterable[Open]:
-    """Messages with a delay level that have not been delivered."""
-    pending = 0
+def _timer(topic: str, count: int) -> Open:
+    if topic.startswith(SYSTEM_TOPIC_PREFIX):  # RocketMQ's checkpoints of popped messages
+        return Open(kind="pop", what="popped messages are in flight", count=count)
+    return Open(kind="timers", what=f"timers of topic {topic} are not due yet", count=count)
+
+
+def _delivered(figures: dict[str, str]) -> dict[int, int]:
+    """Delivered delayed messages by the queue of the level; RocketMQ 4.9 lists few levels."""
+    found = {}
     for key, text in figures.items():
-        delivered, _, end = text.partition(",")
-        if key.startswith("scheduleMessageOffset_") and delivered.isdecimal() and end.isdecimal():
-            pending += max(int(end) - int(delivered), 0)
-    if pending:
-        yield Open(kind="delayed", what="delayed messages are not due yet", count=pending)
+        name, _, level = key.partition("_")
+        delivered = text.partition(",")[0]
+        if name == "scheduleMessageOffset" and level.isdecimal() and delivered.isdecimal():
+            found[int(level) - 1] = int(delivered)
+    return found
 
 
 def slaves_of(broker: BrokerRoute) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ the same texts.
 """
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -27,6 +27,8 @@ from bolide.store.config import StoreConfig
 
 _SECRET = "(secret)"  # noqa: S105  shown in place of one
 _NEAR = 3
+
+_Ask = Callable[[str], Awaitable[dict[str, str]]]
 
 
 class Server(StrEnum):
@@ -139,7 +141,7 @@ def near(key: str) -> list[str]:
 async def read_places(
     admin: AdminClient, cluster: str | None = None
 ) -> tuple[list[Place], list[BolideError]]:
-    """The settings of all brokers, of one cluster or all, and of all NameServers.
+    """The settings of brokers, of one cluster or all, their controllers, and all NameServers.
 
     Servers that do not answer are left out; their errors are returned.
 
@@ -148,21 +150,31 @@ async def read_places(
     """
     places: list[Place] = []
     failures: list[BolideError] = []
-    for name, address in await _brokers(admin, cluster):
+
+    async def read(server: Server, name: str, address: str, ask: _Ask) -> None:
         try:
-            texts = await admin.brokers.config(address)
+            place = Place(server=server, name=name, address=address, texts=await ask(address))
         except BolideError as exc:
             failures.append(exc)
         else:
-            places.append(Place(server=Server.BROKER, name=name, address=address, texts=texts))
-    try:
-        for address, texts in (await admin.name_servers.config()).items():
-            places.append(
-                Place(server=Server.NAME_SERVER, name="namesrv", address=address, texts=texts)
-            )
-    except BolideError as exc:
-        failures.append(exc)
+            places.append(place)
+
+    for name, address in await _brokers(admin, cluster):
+        await read(Server.BROKER, name, address, admin.brokers.config)
+    for address in _controllers(places):
+        await read(Server.CONTROLLER, Server.CONTROLLER.value, address, admin.controllers.config)
+    for address in admin.name_servers.addresses:
+        await read(
+            Server.NAME_SERVER, Server.NAME_SERVER.value, address, admin.name_servers.config_at
+        )
     return places, failures
+
+
+def _controllers(brokers: list[Place]) -> list[str]:
+    """The addresses of the controllers that brokers name."""
+    texts = (each.texts for each in brokers if each.texts.get("enableControllerMode") == "true")
+    lists = (each.get("controllerAddr", "").split(";") for each in texts)
+    return sorted({address.strip() for each in lists for address in each if address.strip()})
 
 
 async def _brokers(admin: AdminClient, cluster: str | None) -> list[tuple[str, str]]:

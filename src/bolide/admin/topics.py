@@ -201,10 +201,11 @@ class Topics:
     async def groups(self, topic: str) -> list[str]:
         """The groups that consume or have consumed the topic, on any broker."""
         addresses = (await self._servers.addresses_of(topic)).values()
-        found = await gather_by_key(addresses, lambda address: self._groups_at(address, topic))
+        found = await gather_by_key(addresses, lambda address: self.groups_at(address, topic))
         return sorted({group for part in found.values() for group in part.group_list})
 
-    async def _groups_at(self, address: str, topic: str) -> GroupList:
+    async def groups_at(self, address: str, topic: str) -> GroupList:
+        """The groups that consume the topic at one broker: subscribed now, or with offsets."""
         code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
         return await self._servers.fetch(address, code, GroupList, TopicHeader(topic))
 

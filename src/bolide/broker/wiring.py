@@ -164,4 +164,3 @@ def connect_fast_path(
     parts.statistics.before_read.add(sends.report_queues)
     parts.statistics.before_read.add(pulls.report_tallies)
     parts.statistics.before_read.add(sends.report_traffic)
-    parts.statistics.before_read.add(pulls.report_requests)

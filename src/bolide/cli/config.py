@@ -97,7 +97,8 @@ def load() -> dict[str, Any]:
     app.command("explain", epilog=example.format("explain fileReservedTime"))(explain)
     app.command("list", epilog=example.format("list --changed"))(list_)
     found = dict(typer.main.get_group(app).commands)
-    add_common_options(found, frozenset())
+    for command in found.values():
+        add_common_options(command, repeats=True)
     return add_tls_options(found)
 
 

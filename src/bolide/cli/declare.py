@@ -185,7 +185,7 @@ def _end(outcome: Outcome, count: int, *, as_document: bool) -> None:
             exit_code_of(outcome.failed[0][1]),
         )
     if not as_document:
-        print(f"{count} changes are made")
+        print("1 change is made" if count == 1 else f"{count} changes are made")
 
 
 def _verify(name_server: str | None, cluster: str, document: Document, *, prune: bool) -> None:
@@ -265,9 +265,13 @@ def _report_left_out(states: list[BrokerState]) -> None:
 def _read(file: Path) -> Document:
     try:
         data = sys.stdin.buffer.read() if file == _STANDARD_INPUT else file.read_bytes()
-        return read_document(data, str(file))
+        return read_document(data, _name(file))
     except BolideError as exc:
         fail(reason_of(exc), exit_code_of(exc))
+
+
+def _name(file: Path) -> str:
+    return "standard input" if file == _STANDARD_INPUT else str(file)
 
 
 def _write(file: Path, text: str) -> None:

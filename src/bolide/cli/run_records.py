@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bolide.private_files import SECRET_MODE, create_file
+from bolide.private_files import SECRET_MODE, create_file, make_directory
 from bolide.version import __version__
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,8 @@ class RecordFile:
         aside = self._path.with_suffix(".tmp")
         try:
             if self._is_new:
-                self._directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+                make_directory(self._directory.parent)
+                self._directory.mkdir(_DIRECTORY_MODE, exist_ok=True)
                 running_servers()  # removes what killed servers have left
                 self._is_new = False
             with create_file(aside, SECRET_MODE) as file:

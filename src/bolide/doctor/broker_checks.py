@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
+from shlex import quote
 
 from bolide.doctor.facts import BrokerFacts, Cause, ClusterFacts, Unanswered, is_known, named
 from bolide.doctor.findings import Finding, Severity, or_ok
@@ -96,7 +97,7 @@ def _reachable(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
             subject=broker.label,
             measured=f"{measured} The broker answers at {broker.found_at}.",
             why="Clients connect to the announced address, whatever the address of the NameServer.",
-            command=f"bolide broker -c broker.conf brokerIP1={host}",
+            command=f"bolide broker -c broker.conf brokerIP1={quote(host)}",
         )
         return
     yield Finding(
@@ -147,7 +148,7 @@ def _identity(broker: BrokerFacts) -> Iterator[Finding]:
             measured=f"The broker that answers there is {told}.",
             why="Messages for one broker reach another one, usually because both announce the same"
             " address.",
-            command="bolide broker -c broker.conf brokerIP1=<an address of its own>",
+            command="bolide broker -c broker.conf brokerIP1=ADDRESS",
         )
 
 
@@ -258,7 +259,7 @@ def _disk(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
         subject=broker.label,
         measured=f"{used:.0%} of its disk is used; files are kept for {hours} hours.",
         why=why,
-        command=f"mqadmin updateBrokerConfig {facts.option} -b {broker.address}"
+        command=f"mqadmin updateBrokerConfig {facts.option} {broker.option}"
         f" -k fileReservedTime -v {fewer}"
         if why
         else "",
@@ -283,7 +284,7 @@ def _load(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _overload(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
-    look = f"mqadmin brokerStatus {facts.option} -b {broker.address}"
+    look = f"mqadmin brokerStatus {facts.option} {broker.option}"
     waits = broker.figure("sendThreadPoolQueueHeadWaitTimeMills") or 0
     if waits >= _SLOW_QUEUE_MS:
         yield Finding(
@@ -304,7 +305,7 @@ def _overload(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
             id="broker-permission", severity=Severity.WARNING, subject=broker.label,
             measured=f"brokerPermission is {permission}: it takes no messages or delivers none.",
             why="Intended while a broker is drained; otherwise producers or consumers miss it.",
-            command=f"mqadmin updateBrokerConfig {facts.option} -b {broker.address}"
+            command=f"mqadmin updateBrokerConfig {facts.option} {broker.option}"
             " -k brokerPermission -v 6",
         )  # fmt: skip
 

@@ -92,6 +92,16 @@ class BrokerFacts:
         return f"{self.name} (id {self.broker_id}) at {self.address}"
 
     @property
+    def option(self) -> str:
+        """`-b …` for the commands of findings."""
+        return f"-b {shlex.quote(self.address)}"
+
+    @property
+    def is_ours(self) -> bool | None:
+        """Whether it is a broker of Bolide, not of RocketMQ; None if unknown."""
+        return "bolideVersion" in self.runtime if is_known(self.runtime) else None
+
+    @property
     def is_master(self) -> bool:
         return self.broker_id == MASTER
 

@@ -1,6 +1,7 @@
 """Checks of consumer groups: equal subscriptions, dead letters, backlog."""
 
 from collections.abc import Iterator
+from shlex import quote
 
 from bolide.doctor.broker_checks import unasked
 from bolide.doctor.facts import ClusterFacts, GroupFacts, Unanswered, is_known, named
@@ -54,7 +55,7 @@ def _subscriptions(group: GroupFacts, facts: ClusterFacts) -> Iterator[Finding]:
             why="A broker keeps one subscription of a group, the last it heard of, and shares the"
             " queues among all members: messages that the owner of a queue does not want are lost"
             " for the others.",
-            command=f"mqadmin consumerConnection {facts.option} -g {group.name}",
+            command=f"mqadmin consumerConnection {facts.option} -g {quote(group.name)}",
         )
     if silent:
         (first, told), *_ = silent.items()
@@ -65,7 +66,7 @@ def _subscriptions(group: GroupFacts, facts: ClusterFacts) -> Iterator[Finding]:
             subject=group.name,
             measured=f"{len(silent)} of {len(group.subscriptions)} members did not tell their"
             f" subscriptions, {first}: {told.reason}.",
-            command=f"mqadmin consumerConnection {facts.option} -g {group.name}",
+            command=f"mqadmin consumerConnection {facts.option} -g {quote(group.name)}",
         )
 
 
@@ -110,7 +111,7 @@ def _dead_letters(facts: ClusterFacts) -> Iterator[Finding]:
             measured=f"It has {count} dead letters.",
             why="Messages that its consumers failed to handle after all retries. They are deleted"
             " with the log, like all others.",
-            command=f"mqadmin consumeMessage {facts.option} -t %DLQ%{group} -c 10",
+            command=f"mqadmin consumeMessage {facts.option} -t {quote('%DLQ%' + group)} -c 10",
         )
         for group, count in sorted(counts.items())
         if count
@@ -135,7 +136,7 @@ def _lags(facts: ClusterFacts) -> Iterator[Finding]:
             measured=f"It is {lag} messages behind, and"
             f" {'has members' if group in online else 'no member is known to be online'}.",
             why="Messages that are not consumed before their files are deleted are lost for it.",
-            command=f"mqadmin consumerProgress {facts.option} -g {group}",
+            command=f"mqadmin consumerProgress {facts.option} -g {quote(group)}",
         )
         for group, lag in sorted(lags.items(), key=lambda item: -item[1])
         if lag >= _MUCH_LAG

@@ -1,7 +1,7 @@
 """Checks of the NameServers: whether each answers, and whether they tell clients the same."""
 
-import shlex
 from collections.abc import Iterator
+from shlex import quote
 
 from bolide.doctor.facts import Cause, ClusterFacts, NameServerFacts, is_known, named
 from bolide.doctor.findings import Finding, Severity, or_ok
@@ -52,10 +52,10 @@ def _start_command(server: NameServerFacts) -> str:
     assert not is_known(server.info)
     host, port = split_address(server.address)
     if server.info.cause is Cause.NO_ANSWER:  # connected, so another server, or one with TLS only
-        return f"bolide doctor -n {shlex.quote(server.address)} --tls"
+        return f"bolide doctor -n {quote(server.address)} --tls"
     if is_loopback_host(host):
         return f"bolide namesrv --listen-port {port}"
-    return f"bolide namesrv --listen-port {port} --bind-address {host}"
+    return f"bolide namesrv --listen-port {port} --bind-address {quote(host)}"
 
 
 def _agreement(facts: ClusterFacts) -> Iterator[Finding]:
@@ -87,8 +87,8 @@ def _missing_brokers(facts: ClusterFacts, servers: list[NameServerFacts]) -> Ite
             measured=f"It is not registered with {named(lacking)}.{told}",
             why="Which brokers a client finds depends on the NameServer it asks; a broker registers"
             " with those of its own namesrvAddr only.",
-            command=f"mqadmin updateBrokerConfig -b {broker.found_at or broker.address}"
-            f" -k namesrvAddr -v {shlex.quote(addresses)}",
+            command=f"mqadmin updateBrokerConfig -b {quote(broker.found_at or broker.address)}"
+            f" -k namesrvAddr -v {quote(addresses)}",
         )
 
 
@@ -112,7 +112,7 @@ def _missing_topics(facts: ClusterFacts, servers: list[NameServerFacts]) -> Iter
                 measured=f"It lacks {len(lacking)} topics that another knows: {named(lacking)}.",
                 why="A client that asks this NameServer gets no route for them. Right after a"
                 " change this is a matter of seconds: brokers register at least every 60 s.",
-                command=f"mqadmin topicList -n {shlex.quote(address)}",
+                command=f"mqadmin topicList -n {quote(address)}",
             )
 
 

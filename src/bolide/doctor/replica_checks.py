@@ -1,6 +1,7 @@
 """Checks of broker groups: a master, replicas that keep up, copies enough."""
 
 from collections.abc import Iterator
+from shlex import quote
 
 from bolide.doctor.broker_checks import unasked
 from bolide.doctor.facts import BrokerFacts, ClusterFacts, is_known
@@ -37,7 +38,7 @@ def _master(name: str, members: list[BrokerFacts], facts: ClusterFacts) -> Itera
             measured=f"NameServers name two masters: {addresses}.",
             why="Two brokers with one name and id overwrite each other's registration: clients send"
             " to either, and consumers miss the messages of one.",
-            command="bolide broker -c broker.conf brokerName=<a name of its own>",
+            command="bolide broker -c broker.conf brokerName=NAME",
         )  # fmt: skip
         return
     slaves = ", ".join(each.address for each in members)
@@ -50,10 +51,10 @@ def _master(name: str, members: list[BrokerFacts], facts: ClusterFacts) -> Itera
         why="A slave acts for it: what is stored is delivered, and nothing new is taken."
         if is_acting
         else "Producers cannot send to this group, and delayed messages and retries wait.",
-        command=f"mqadmin electMaster -a {facts.controllers[0]} -n {name} -c {members[0].cluster}"
-        f" -b {members[0].broker_id}"
+        command=f"mqadmin electMaster -a {quote(facts.controllers[0])} -n {quote(name)}"
+        f" -c {quote(members[0].cluster)} -b {members[0].broker_id}"
         if facts.controllers
-        else f"bolide broker -c broker.conf brokerName={name} {facts.option}",
+        else f"bolide broker -c broker.conf brokerName={quote(name)} {facts.option}",
     )
 
 
@@ -94,8 +95,8 @@ def _missing(
         " than intended."
         if waits
         else "Messages have one copy less than intended.",
-        command=f"bolide broker -c slave.conf brokerRole=SLAVE brokerId=1 brokerName={master.name}"
-        f" {facts.option}",
+        command="bolide broker -c slave.conf brokerRole=SLAVE brokerId=1"
+        f" brokerName={quote(master.name)} {facts.option}",
     )
 
 
@@ -114,7 +115,7 @@ def _behind(
         subject=master.label,
         measured=measured,
         why="What it lacks is lost if it must take over now.",
-        command=f"mqadmin haStatus {facts.option} -b {master.address}",
+        command=f"mqadmin haStatus {facts.option} {master.option}",
     )
 
 
@@ -130,7 +131,7 @@ def _ha_address(master: BrokerFacts, members: list[BrokerFacts]) -> Iterator[Fin
             measured=f"Slaves are told to copy from {master.ha_address}, and one is at"
             f" {elsewhere[0].address}.",
             why="A slave on another machine connects to itself and copies nothing.",
-            command="bolide broker -c broker.conf brokerIP2=<an address that slaves reach>",
+            command="bolide broker -c broker.conf brokerIP2=ADDRESS",
         )  # fmt: skip
     elif is_known(master.ha):
         yield Finding(
@@ -142,7 +143,7 @@ def _ha_address(master: BrokerFacts, members: list[BrokerFacts]) -> Iterator[Fin
             id="ha-address", severity=Severity.NOTE, subject=master.label,
             measured=f"{master.ha_address} is closed from here: {master.ha.reason}.",
             why="Slaves copy from this address. It is well closed to others, if slaves reach it.",
-            command=f"mqadmin haStatus -b {master.address}",
+            command=f"mqadmin haStatus {master.option}",
         )  # fmt: skip
 
 
@@ -155,7 +156,7 @@ def _sync_states(facts: ClusterFacts) -> Iterator[Finding]:
             id="controller-reachable", severity=Severity.ERROR, subject=addresses,
             measured=f"No controller answers as the leader: {facts.replicas.reason}.",
             why="Without a leader no master is elected if one fails.",
-            command=f"mqadmin getControllerMetaData -a {facts.controllers[0]}",
+            command=f"mqadmin getControllerMetaData -a {quote(facts.controllers[0])}",
         )  # fmt: skip
         return
     for name, group in sorted(facts.replicas.items()):
@@ -169,7 +170,8 @@ def _sync_states(facts: ClusterFacts) -> Iterator[Finding]:
                 subject=f"{name} (id {each.broker_id}) at {each.broker_address}",
                 measured=f"It is not in the sync-state set: it {state}.",
                 why="It cannot become master, and messages have one copy less.",
-                command=f"mqadmin getSyncStateSet -a {facts.controllers[0]} -b {name}",
+                command=f"mqadmin getSyncStateSet -a {quote(facts.controllers[0])}"
+                f" -b {quote(name)}",
             )
         if not outside and not late:
             yield Finding(

@@ -1,6 +1,7 @@
 """Checks of settings that are fine on a laptop, and not on a network or for messages of value."""
 
 from collections.abc import Iterator, Mapping
+from shlex import quote
 
 from bolide.doctor.broker_checks import unasked
 from bolide.doctor.facts import BrokerFacts, ClusterFacts, NameServerFacts, is_known
@@ -21,7 +22,7 @@ def check(facts: ClusterFacts) -> Iterator[Finding]:
             continue
         yield from _access(broker, broker.config)
         yield from _encryption(broker, broker.config)
-        yield from _ha_port(broker, broker.config)
+        yield from _ha_port(broker)
         yield from _automatic_topics(broker, broker.config, facts)
         yield from _durability(broker, broker.config, facts)
 
@@ -74,7 +75,7 @@ def _access(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]
             measured="Access control is off, and it is reached from its own machine only.",
         )  # fmt: skip
     else:
-        everything = _is_on(config, "allowRemoteAdmin") or not _is_ours(config)
+        everything = _is_on(config, "allowRemoteAdmin") or not broker.is_ours
         yield Finding(
             id=name,
             severity=Severity.WARNING,
@@ -87,29 +88,24 @@ def _access(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]
 
 
 def _is_local(broker: BrokerFacts, config: Mapping[str, str]) -> bool:
-    """Whether only its machine reaches it. RocketMQ's broker listens on every interface, whatever
-    it announces."""
+    """Whether only its machine reaches it. RocketMQ's broker listens on every interface unless it
+    has a bindAddress, which it has since 5.0, whatever it announces."""
     if not is_loopback_host(split_address(broker.address)[0]):
         return False
-    return _is_ours(config) and is_loopback_host(config["bindAddress"])
-
-
-def _is_ours(config: Mapping[str, str]) -> bool:
-    """Whether these are the settings of a broker of Bolide, which always has this one."""
-    return "bindAddress" in config
+    return "bindAddress" in config and is_loopback_host(config["bindAddress"])
 
 
 def _encryption(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]:
     if _is_local(broker, config) or is_loopback_host(split_address(broker.address)[0]):
         return
-    mode = config.get("tls.server.mode")
-    if mode is None:  # RocketMQ's: a system property
+    if not broker.is_ours:  # RocketMQ's mode is a system property
         yield Finding(
             id="encryption", severity=Severity.UNKNOWN, subject=broker.label,
             measured="Whether it offers TLS is not among its settings.",
-            command=f"openssl s_client -connect {broker.address} </dev/null",
+            command=f"openssl s_client -connect {quote(broker.address)} </dev/null",
         )  # fmt: skip
         return
+    mode = config.get("tls.server.mode", "permissive")
     if mode == "disabled" or not config.get("tls.server.certPath"):
         yield Finding(
             id="encryption", severity=Severity.NOTE, subject=broker.label,
@@ -125,9 +121,9 @@ def _encryption(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Find
         )  # fmt: skip
 
 
-def _ha_port(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]:
+def _ha_port(broker: BrokerFacts) -> Iterator[Finding]:
     """RocketMQ's master has no control there; Bolide's takes its machine and haAllowedReplicas."""
-    if not broker.is_master or _is_ours(config) or not is_known(broker.ha):
+    if not broker.is_master or broker.is_ours is not False or not is_known(broker.ha):
         return
     yield Finding(
         id="ha-port",
@@ -137,7 +133,7 @@ def _ha_port(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding
         why="Whoever reaches it can copy the whole log, with access control on, too: RocketMQ's"
         " brokers check nothing there. Let slaves only through the firewall.",
         command=f"sudo iptables -I INPUT -p tcp --dport {split_address(broker.ha_address)[1]}"
-        " ! -s <slave> -j DROP",
+        " ! -s SLAVE -j DROP",
     )
 
 
@@ -158,7 +154,7 @@ def _automatic_topics(
         measured="A send to a topic that does not exist creates it.",
         why="A misspelled name is a new topic without consumers, and a new topic is on one broker"
         " only at first.",
-        command=f"mqadmin updateBrokerConfig {facts.option} -b {broker.address}"
+        command=f"mqadmin updateBrokerConfig {facts.option} {broker.option}"
         " -k autoCreateTopicEnable -v false",
     )
 
@@ -181,7 +177,7 @@ def _durability(
             measured=f"flushDiskType is {config.get('flushDiskType')}, brokerRole {role}: an"
             " acknowledged message is in the memory of one machine.",
             why="It survives a crash of the broker, but not a power cut.",
-            command=f"mqadmin updateBrokerConfig {facts.option} -b {broker.address}"
+            command=f"mqadmin updateBrokerConfig {facts.option} {broker.option}"
             " -k flushDiskType -v SYNC_FLUSH",
         )
         return

@@ -1,6 +1,7 @@
 """Checks of topics: the same queues to read and to write, on every broker of the cluster."""
 
 from collections.abc import Iterator, Mapping
+from shlex import quote
 
 from bolide.doctor.broker_checks import unasked
 from bolide.doctor.facts import BrokerFacts, ClusterFacts, is_known
@@ -52,7 +53,7 @@ def _uneven(name: str, copies: Copies, facts: ClusterFacts) -> Iterator[Finding]
             if loses
             else "Consumers share queues that get no messages, and some may idle. Expected while"
             " the number of queues is reduced, until the old ones are consumed.",
-            command=f"mqadmin updateTopic {facts.option} -b {broker.address} -t {name}"
+            command=f"mqadmin updateTopic {facts.option} {broker.option} -t {quote(name)}"
             f" -r {most} -w {most}",
         )
 
@@ -70,7 +71,7 @@ def _partial(name: str, copies: Copies, tables: Tables, facts: ClusterFacts) -> 
                 measured=f"{broker.name} does not have it, {first.name} does.",
                 why="Its load is on some brokers only, and it is gone while they are. Topics that"
                 " a send creates are on one broker at first.",
-                command=f"mqadmin updateTopic {facts.option} -b {broker.address} -t {name}"
+                command=f"mqadmin updateTopic {facts.option} {broker.option} -t {quote(name)}"
                 f" -r {config.read_queue_nums} -w {config.write_queue_nums}",
             )
     for broker, other in copies[1:]:
@@ -82,7 +83,7 @@ def _partial(name: str, copies: Copies, tables: Tables, facts: ClusterFacts) -> 
                 measured=f"{broker.name} has {other.write_queue_nums} queues of it, {first.name}"
                 f" {config.write_queue_nums}.",
                 why="Producers go through the queues in turn, so one broker gets more messages.",
-                command=f"mqadmin updateTopic {facts.option} -b {broker.address} -t {name}"
+                command=f"mqadmin updateTopic {facts.option} {broker.option} -t {quote(name)}"
                 f" -r {config.read_queue_nums} -w {config.write_queue_nums}",
             )
 
@@ -99,6 +100,6 @@ def _closed(name: str, copies: Copies, facts: ClusterFacts) -> Iterator[Finding]
                 subject=f"{name} on {broker.name}",
                 measured=f"Its permission is {config.perm}: it cannot be {' or '.join(lacking)}.",
                 why="Intended while a topic is moved or retired.",
-                command=f"mqadmin updateTopicPerm {facts.option} -b {broker.address} -t {name}"
+                command=f"mqadmin updateTopicPerm {facts.option} {broker.option} -t {quote(name)}"
                 " -p 6",
             )

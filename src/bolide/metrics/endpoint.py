@@ -7,7 +7,6 @@ reached, those go first that wait for nothing.
 
 import asyncio
 import errno
-import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 import h11
+import msgspec
 
 from bolide.errors import ConfigError
 from bolide.remoting.address import format_address
@@ -41,12 +41,19 @@ class Response:
     encoding: str = ""
 
 
-Route = Callable[[bool], Awaitable[Response]]
-"""Answers a request; told whether the client accepts gzip."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a route is told of a request."""
+
+    accepts_gzip: bool
+    query: str
+
+
+Route = Callable[[Asked], Awaitable[Response]]
 
 
 def json_response(status: HTTPStatus, content: object) -> Response:
-    body = json.dumps(content, indent=2).encode() + b"\n"
+    body = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
     return Response([body], status, "application/json")
 
 
@@ -143,12 +150,12 @@ class Endpoint:
     async def _respond(self, request: h11.Request) -> Response:
         if request.method not in {b"GET", b"HEAD"}:
             return text_response(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served")
-        path = request.target.split(b"?", 1)[0].decode(errors="replace")
+        path, _, query = request.target.decode(errors="replace").partition("?")
         route = self._routes.get(path)
         if route is None:
             known = ", ".join(self._routes)
             return text_response(HTTPStatus.NOT_FOUND, f"there is {known}")
-        return await route(_accepts_gzip(request))
+        return await route(Asked(_accepts_gzip(request), query))
 
 
 async def _next_request(

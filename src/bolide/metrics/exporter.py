@@ -13,7 +13,7 @@ from itertools import chain
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from bolide.metrics.endpoint import Endpoint, Response, json_response, listen, text_response
+from bolide.metrics.endpoint import Asked, Endpoint, Response, json_response, listen, text_response
 from bolide.metrics.exposition import CONTENT_TYPE, Pace, compress, render
 from bolide.metrics.families import Family, Kind, Series
 from bolide.metrics.settings import ExporterType, MetricsSettings
@@ -25,6 +25,8 @@ T = TypeVar("T")
 _REUSED = 1.0
 """Seconds for which a text answers further requests: many scrapes cost no more than one."""
 _STOP_TIMEOUT = 5.0
+_ANY_ROLE = "role=any"
+"""A query of /readyz: a slave is ready, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +146,24 @@ class Exporter:
 
     # ---- over HTTP
 
-    async def _metrics(self, gzip: bool) -> Response:
+    async def _metrics(self, asked: Asked) -> Response:
+        gzip = asked.accepts_gzip
         try:
             body = await self._text(gzip=gzip)
         except Stopped:
             return text_response(HTTPStatus.SERVICE_UNAVAILABLE, "the server stops")
         return Response(body, content_type=CONTENT_TYPE, encoding="gzip" if gzip else "")
 
-    async def _health(self, _: bool) -> Response:
+    async def _health(self, _: Asked) -> Response:
         return json_response(HTTPStatus.OK, {"status": "ok"})
 
-    async def _ready(self, _: bool) -> Response:
+    async def _ready(self, asked: Asked) -> Response:
         found = self._readiness()
-        status = HTTPStatus.SERVICE_UNAVAILABLE if found.missing else HTTPStatus.OK
-        content = {"ready": not found.missing, "missing": found.missing, **found.facts}
+        missing = dict(found.missing)
+        if _ANY_ROLE in asked.query.split("&"):
+            missing.pop("role", None)
+        status = HTTPStatus.SERVICE_UNAVAILABLE if missing else HTTPStatus.OK
+        content = {"ready": not missing, "missing": missing, **found.facts}
         return json_response(status, content)
 
     async def _text(self, *, gzip: bool) -> list[bytes]:

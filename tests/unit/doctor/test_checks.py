@@ -1,5 +1,6 @@
 """What the checks make of facts that no test cluster has."""
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -153,11 +154,22 @@ def test_a_name_server_on_the_network_without_access_control_is_warned_of() -> N
 
 
 def test_the_open_ha_port_of_rocketmq_is_warned_of() -> None:
-    settings = {key: text for key, text in SETTINGS.items() if key != "bindAddress"}
-    access = {"access-control": WARNING}
-    assert wrong(cluster(broker(config=settings))) == access | {"ha-port": WARNING}
+    theirs = {key: text for key, text in FIGURES.items() if key != "bolideVersion"}
+    assert wrong(cluster(broker(runtime=theirs))) == {"ha-port": WARNING}
     closed = Unanswered("refused", Cause.NOT_CONNECTED)
-    assert wrong(cluster(broker(config=settings, ha=closed))) == access
+    assert wrong(cluster(broker(runtime=theirs, ha=closed))) == {}
+
+
+def test_a_broker_on_the_network_is_told_of_plain_text() -> None:
+    signed = {"authenticationEnabled": "true", "authorizationEnabled": "true"}
+    open_to_all: dict[str, Any] = {"address": "203.0.113.9:10911"}
+    plain = SETTINGS | signed | {"bindAddress": "0.0.0.0"}
+    assert wrong(cluster(broker(config=plain, **open_to_all))) == {"encryption": NOTE}
+    encrypted = plain | {"tls.server.certPath": "server.pem"}
+    assert wrong(cluster(broker(config=encrypted, **open_to_all))) == {}
+    theirs = {key: text for key, text in FIGURES.items() if key != "bolideVersion"}
+    facts = cluster(broker(config=plain, runtime=theirs, **open_to_all))
+    assert wrong(facts) == {"encryption": UNKNOWN, "ha-port": WARNING}
 
 
 def test_versions_that_differ_are_named() -> None:
@@ -257,3 +269,29 @@ def test_topics_of_the_system_and_of_groups_are_not_judged() -> None:
 
 def test_a_cluster_without_brokers_is_an_error() -> None:
     assert wrong(cluster()) == {"broker-registered": ERROR}
+
+
+def test_names_that_servers_tell_are_quoted_in_commands() -> None:
+    """Who copies a command must not run what somebody registered."""
+    evil = "x;rm -rf $HOME|`id`"
+    table = {evil: TopicConfig(topic_name=evil, read_queue_nums=1, write_queue_nums=2)}
+    facts = cluster(
+        broker(name=evil, address=f"{evil}:10911", topics=table, dead_letters={evil: 1},
+               lags={evil: 10**6}, config=SETTINGS | {"autoCreateTopicEnable": "true"}),
+        broker(name="orphan" + evil, broker_id=1, cluster=evil),
+        groups=(GroupFacts(
+            name=evil,
+            members=(Connection(client_id="1"), Connection(client_id="2")),
+            subscriptions={"1": subscribed(("T", "a")), "2": subscribed(("T", "b"))},
+        ),),
+        controllers=(evil,),
+        replicas={},
+    )  # fmt: skip
+    commands = [each.command for each in judged(facts) if evil in each.command]
+    assert len(commands) >= 5
+    for command in commands:
+        for word in shlex.split(command):
+            assert evil not in word or word.strip("%DLQ").startswith(
+                (evil, "brokerName=", "orphan")
+            )
+        assert "rm" not in shlex.split(command)

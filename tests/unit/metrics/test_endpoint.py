@@ -67,6 +67,9 @@ async def test_requests_and_their_answers() -> None:
         ready = await get(exporter, "/readyz")
         assert (ready.status, ready.headers["content-type"]) == (503, "application/json")
         assert '"disk": "it is gone"' in ready.text
+        server.missing = {"role": "it is a slave"}
+        assert (await get(exporter, "/readyz")).status == 503
+        assert (await get(exporter, "/readyz?role=any")).status == 200
         assert (await get(exporter, "/admin")).status == 404
         head = await http(address, b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (head.status, head.body) == (200, b"")

@@ -44,7 +44,7 @@ class Collector:
         self.calls = 0
         outer = self
 
-        class Service(metrics_service_pb2_grpc.MetricsServiceServicer):  # type: ignore[misc]
+        class Service(metrics_service_pb2_grpc.MetricsServiceServicer):
             def Export(self, request: Any, context: Any) -> Any:  # noqa: N802  of the protocol
                 outer.calls += 1
                 outer.headers = dict(context.invocation_metadata())
@@ -56,7 +56,8 @@ class Collector:
                 return metrics_service_pb2.ExportMetricsServiceResponse()
 
         self.server = grpc.server(ThreadPoolExecutor(2))
-        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Service(), self.server)
+        add: Any = metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server
+        add(Service(), self.server)
         self.port = self.server.add_insecure_port("127.0.0.1:0")
         self.server.start()
 

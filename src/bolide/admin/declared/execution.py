@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +21,8 @@ T = TypeVar("T")
 _CUSTOM = "Custom"
 _TYPE = "type"
 _ORDER = "order"
+_IN_LISTS = (Kind.TOPICS, Kind.GROUPS)
+_BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +52,45 @@ async def carry_out(
     work = _Execution(admin, cluster)
     done: list[Change] = []
     failed: list[tuple[Change, BolideError]] = []
-    for at, change in enumerate(changes):
-        try:
-            await work.make(change)
-        except BolideError as exc:
-            failed.append((change, exc))
-            if not keep_going:
-                return Outcome(tuple(done), tuple(failed), tuple(changes[at + 1 :]))
-        else:
-            done.append(change)
-            on_done(change)
+    batches = _batches(changes)
+    for at, batch in enumerate(batches):
+        made = await work.make_together(batch)
+        for place, change in enumerate(batch):
+            try:
+                if not made:
+                    await work.make(change)
+            except BolideError as exc:
+                failed.append((change, exc))
+                if not keep_going:
+                    left = [
+                        *batch[place + 1 :],
+                        *(each for rest in batches[at + 1 :] for each in rest),
+                    ]
+                    return Outcome(tuple(done), tuple(failed), tuple(left))
+            else:
+                done.append(change)
+                on_done(change)
     return Outcome(tuple(done), tuple(failed))
+
+
+def _batches(changes: Sequence[Change]) -> list[list[Change]]:
+    """Changes that one request can make, together: topics or groups of one broker.
+
+    A broker writes its table once for each request.
+    """
+    found: list[list[Change]] = []
+    for _, run in groupby(changes, key=lambda each: (each.kind, _deletes(each))):
+        by_broker: dict[str, list[Change]] = {}
+        for change in run:
+            by_broker.setdefault(change.address, []).append(change)
+        for some in by_broker.values():
+            size = _BATCH if some[0].kind in _IN_LISTS and not _deletes(some[0]) else 1
+            found += [some[at : at + size] for at in range(0, len(some), size)]
+    return found
+
+
+def _deletes(change: Change) -> bool:
+    return change.action is Action.DELETE
 
 
 class _Execution:
@@ -79,10 +110,32 @@ class _Execution:
         }
         await make[change.kind](change)
 
+    async def make_together(self, changes: Sequence[Change]) -> bool:
+        """Make changes of one kind at one broker by one request.
+
+        Returns False if that is not possible: the broker is too old, or it refused one of them.
+        """
+        first = changes[0]
+        if len(changes) == 1:
+            return False
+        try:
+            if first.kind is Kind.TOPICS:
+                topics = [await self._topic_config(each) for each in changes]
+                await self._admin.topics.update_all(first.address, topics)
+            else:
+                groups = [await self._group_config(each) for each in changes]
+                await self._admin.groups.update_all(first.address, groups)
+        except BolideError:  # one by one, it turns out which one it is
+            return False
+        return True
+
     async def _topic(self, change: Change) -> None:
-        if change.action is Action.DELETE:
+        if _deletes(change):
             await self._delete_topic(change)
-            return
+        else:
+            await self._admin.topics.update(change.address, await self._topic_config(change))
+
+    async def _topic_config(self, change: Change) -> TopicConfig:
         # RocketMQ 4.9 takes the order from the NameServer, when it registers the changed topic.
         name_servers = self._admin.name_servers
         if change.after[_ORDER]:
@@ -90,7 +143,7 @@ class _Execution:
             await name_servers.add_order_conf(change.name, change.broker, queues)
         elif change.before.get(_ORDER):
             await name_servers.delete_order_conf(change.name)
-        await self._admin.topics.update(change.address, _config(change, "topicName", TopicConfig))
+        return _config(change, "topicName", TopicConfig)
 
     async def _delete_topic(self, change: Change) -> None:
         if not change.is_gone_everywhere:
@@ -100,17 +153,17 @@ class _Execution:
             self._deleted.add(change.name)
 
     async def _group(self, change: Change) -> None:
-        if change.action is Action.DELETE:
+        if _deletes(change):
             await self._admin.groups.delete(change.address, change.name)
-            return
-        # What documents do not have, such as a list of subscriptions, stays.
-        old = None
-        if change.action is Action.CHANGE:
-            old = await self._admin.groups.config(change.address, change.name)
+        else:
+            await self._admin.groups.update(change.address, await self._group_config(change))
+
+    async def _group_config(self, change: Change) -> GroupConfig:
         config = _config(change, "groupName", GroupConfig)
-        if old is not None:
+        if change.action is Action.CHANGE:  # what documents do not have stays
+            old = await self._admin.groups.config(change.address, change.name)
             config.subscription_data_set = old.subscription_data_set
-        await self._admin.groups.update(change.address, config)
+        return config
 
     async def _user(self, change: Change) -> None:
         users, at, name = self._admin.users, change.address, change.name

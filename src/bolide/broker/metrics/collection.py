@@ -6,6 +6,7 @@ from typing import Any
 
 from bolide.broker.components import Parts
 from bolide.broker.metrics import families as own
+from bolide.broker.metrics.client_figures import ClientFigures
 from bolide.broker.metrics.exporter_names import exporter_families
 from bolide.broker.metrics.lag import LagReader
 from bolide.broker.metrics.state import State, state_families
@@ -38,6 +39,7 @@ class BrokerMetrics:
         self._now = now
         self._boot_time = now()
         self._lags = LagReader()
+        self._client_figures = ClientFigures()
         labels = pairs_of("metricsLabel", config.metrics_label) | {
             "cluster": config.broker_cluster_name,
             "node_type": "broker",
@@ -56,6 +58,8 @@ class BrokerMetrics:
             return lambda _: iter(())
         parts.statistics.before_read()  # the fast path adds what it has counted
         sampled = own.Sampled.of(parts)
+        if parts.cell.value.enable_client_metrics:
+            self._client_figures.ask_soon(parts)
         state = State.of(parts, self.readiness().missing)
         return lambda rest: self._families(parts, sampled, state, rest)
 
@@ -111,6 +115,8 @@ class BrokerMetrics:
                 yield from own.queue_families(lags, self._scope, now)
         if config.enable_exporter_metrics:
             yield from exporter_families(parts, lags, now, self._boot_time, rest)
+        if config.enable_client_metrics:
+            yield from self._client_figures.families()
 
     # ---- readiness
 

@@ -356,7 +356,20 @@ def half_messages(parts: Parts, opened: OpenHalves | None) -> list[Series]:
 
 
 def remoting_families(parts: Parts, scope: Scope) -> Iterator[Family]:
-    return rpc_families(parts.dispatcher.latencies.snapshot(), scope)
+    yield from rpc_families(parts.dispatcher.latencies.snapshot(), scope)
+    if parts.fast_path is None:
+        return
+    found = parts.fast_path.fall_throughs
+    yield counter(
+        "bolide_fast_path_served_total", "Messages and pulls that compiled code has served.",
+        [(("sends",), found.served_sends), (("pulls",), found.served_pulls)],
+        labels=("kind",), scope=scope,
+    )  # fmt: skip
+    yield counter(
+        "bolide_fast_path_fall_throughs_total", "Requests left to the handlers, and why.",
+        [((reason.lower(),), count) for reason, count in found.counts.items()],
+        labels=("reason",), scope=scope,
+    )  # fmt: skip
 
 
 # ---- the store and its timers

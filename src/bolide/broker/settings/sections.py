@@ -113,6 +113,13 @@ class BrokerMetricsSettings:
     enable_exporter_metrics: bool = option(
         True, "Expose the names of rocketmq-exporter too.", ours=True, live=True
     )
+    enable_client_metrics: bool = option(
+        True,
+        "While somebody reads the metrics, ask each consumer once a minute for its figures, as"
+        " rocketmq-exporter does, and expose them.",
+        ours=True,
+        live=True,
+    )
     estimate_accumulation: bool = option(
         True,
         "Count only messages that the filter of a group lets through as its lag; a long backlog is"

@@ -212,11 +212,11 @@ def _round_document(found: Round) -> dict[str, Any]:
 
 def _plan_text(plan: Plan) -> str:
     where = f"{plan.broker_name} ({plan.address})"
-    lines = [f"{where}: producers leave its {plan.topics} topics, consumers go on reading"]
+    lines = [f"{where}: producers leave, consumers go on reading; topics: {plan.topics}"]
     if plan.sole_topics:
         lines.append(
-            f"{len(plan.sole_topics)} of them are on no other broker, so that their producers"
-            f" fail: {_names(plan.sole_topics)}"
+            f"no other broker has {len(plan.sole_topics)} of them, so that their producers fail:"
+            f" {_names(plan.sole_topics)}"
         )
     if plan.producers:
         lines.append(f"connected producer groups: {_names(plan.producers)}")

@@ -5,20 +5,18 @@ Every broker has a topic of its own name for that, whose messages nobody consume
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bolide.admin import AdminClient, ClusterNotFound
-from bolide.cli.admin.credentials import own_credentials
 from bolide.cli.admin.output import java_text
+from bolide.cli.admin.sending import producer_of
 from bolide.cli.admin.session import AsDocument, NameServer, Switch, is_true, pass_over, run
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
-from bolide.cli.tls_options import chosen_tls
 from bolide.errors import BolideError
 from bolide.logs import one_line
 from bolide.model.message import Message
@@ -45,7 +43,7 @@ def send_msg_status(
     """Send messages to a broker and show how long each takes."""
 
     async def act(admin: AdminClient) -> None:
-        async with _producer(admin) as producer:
+        async with producer_of(admin) as producer:
             await producer.send(Message(broker_name, b"a" * _FIRST_SIZE))
             for _ in range(count):
                 begin = time.perf_counter()
@@ -112,7 +110,7 @@ def cluster_rt(
 
     async def act(admin: AdminClient) -> None:
         done = 0
-        async with _producer(admin) as producer:
+        async with producer_of(admin) as producer:
             while True:
                 rows = [
                     await _measure(producer, name, broker, amount, size)
@@ -181,19 +179,3 @@ def _print_round(rows: list[dict[str, object]], *, as_document: bool, room: str 
         *names, rt, stored, failed = row.values()
         table.add(*names, f"{rt:.2f}", stored, failed)
     table.print()
-
-
-@asynccontextmanager
-async def _producer(admin: AdminClient) -> "AsyncIterator[Producer]":
-    """A producer in a group of its own; imported here so that other commands start faster."""
-    from bolide.client.producer.producer import Producer  # noqa: PLC0415
-
-    access_key, secret_key = own_credentials()
-    async with Producer(
-        f"mqadmin-{time.time_ns()}",
-        name_server=admin.name_servers.require_addresses(),
-        access_key=access_key,
-        secret_key=secret_key,
-        tls=chosen_tls(),
-    ) as producer:
-        yield producer

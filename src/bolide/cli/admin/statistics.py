@@ -206,19 +206,23 @@ def _print_round(reports: list[GroupReport]) -> None:
     line = "========================================="
     print(f"[MONITOR] {line}beginRound")
     for report in reports:
-        for each in report.backlogs:
+        for undone in report.backlogs:
             print(
                 one_line(
-                    f"[MONITOR] reportUndoneMsgs: UndoneMsgs [consumerGroup={each.group}, "
-                    f"topic={each.topic}, undoneMsgsTotal={each.total}, "
-                    f"undoneMsgsSingleMQ={each.longest}, undoneMsgsDelayTimeMills={each.delay}]"
+                    f"[MONITOR] reportUndoneMsgs: UndoneMsgs [consumerGroup={undone.group}, "
+                    f"topic={undone.topic}, undoneMsgsTotal={undone.total}, "
+                    f"undoneMsgsSingleMQ={undone.longest}, "
+                    f"undoneMsgsDelayTimeMills={undone.delay}]"
                 )
             )
         notify = f"[MONITOR]  [NOTIFY] reportConsumerRunningInfo: ConsumerGroup: {report.group}"
-        if report.differs:
+        if report.status.differences():
             print(one_line(f"{notify}, Subscription different"))
-        for client_id, reason in report.stuck:
-            print(one_line(f"{notify}, ClientId: {client_id}, {reason}"))
+        for each in report.status.problems():
+            queue = each.queue
+            where = f"topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}"
+            reason = f"MessageQueue [{where}] {each.text}"
+            print(one_line(f"{notify}, ClientId: {each.client_id}, {reason}"))
         if report.failure is not None:
             print(one_line(f"{notify}, not known: {report.failure}"))
     print(f"[MONITOR] {line}endRound", flush=True)
@@ -236,7 +240,10 @@ def _report_document(report: GroupReport) -> dict[str, object]:
             }
             for each in report.backlogs
         ],
-        "subscriptionDifferent": report.differs,
-        "stuck": [{"clientId": at, "reason": reason} for at, reason in report.stuck],
+        "subscriptionDifferent": bool(report.status.differences()),
+        "stuck": [
+            {"clientId": each.client_id, "queue": each.queue, "reason": each.text}
+            for each in report.status.problems()
+        ],
         "failure": None if report.failure is None else str(report.failure),
     }

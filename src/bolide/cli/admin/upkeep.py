@@ -220,9 +220,9 @@ def switch_timer_engine(
     as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
-    """Have brokers of RocketMQ 5.5 keep their timers in RocksDB or in files.
+    """Have brokers keep their timers in RocksDB or in files.
 
-    Not applicable to Bolide's brokers, which have one engine, the files of the timer wheel.
+    Bolide's brokers have one engine, the files, and refuse the other.
     """
     require_one(broker, cluster)
     name = {"R": "ROCKSDB_TIMELINE", "F": "FILE_TIME_WHEEL"}[engine]
@@ -233,7 +233,7 @@ def switch_timer_engine(
             addresses, lambda at: admin.brokers.switch_timer_engine(at, engine), changes=True
         )
 
-    reason = "the broker has one engine for timers: only RocketMQ has two, since 5.5"
+    reason = "the broker has one engine for timers: RocketMQ has two since 5.5"
     answers = run(name_server, lambda admin: applicable(act(admin), reason))
     if as_document:
         print_document([{"broker": address, "engine": name} for address in answers])
