@@ -14,6 +14,7 @@ import pyarrow as pa
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from bolide.admin.settings import default_text, in_effect, members, values_text
 from bolide.arrow.schema import PROPERTIES, TIMESTAMP, VALUE, message_schema
 from bolide.broker import assembly as broker
 from bolide.broker.metadata.topic_attributes import TOPIC_ATTRIBUTES
@@ -21,6 +22,7 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.settings.without_effect import IGNORED as IGNORED_BY_BROKER
 from bolide.broker.settings.without_effect import IGNORED_IN_FILES
 from bolide.cli import DAMAGE_FOUND, START_FAILED, app
+from bolide.cli.program import LazyCommand
 from bolide.cli.tls_options import tls_parameters
 from bolide.client.instance.server_requests import ServerRequests
 from bolide.config import Option, options_of
@@ -102,7 +104,7 @@ _SENT_BY_NAMESRV = {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE}
 def namesrv_config() -> str:
     """Every setting of the NameServer."""
     rows = [
-        (*_option_row(found), f"`{_ENVIRONMENT}_{found.field.upper()}`", _in_effect(found))
+        (*_option_row(found), f"`{_ENVIRONMENT}_{found.field.upper()}`", in_effect(found))
         for found in options_of(NameServerConfig).values()
     ]
     ignored = [(f"`{key}`", item.reason) for key, item in IGNORED_BY_NAME_SERVER.items()]
@@ -136,7 +138,7 @@ def controller_config() -> str:
     """Every setting of a controller."""
     prefix = _ENVIRONMENT_OF_CONTROLLER
     rows = [
-        (*_option_row(found), f"`{prefix}_{found.field.upper()}`", _in_effect(found))
+        (*_option_row(found), f"`{prefix}_{found.field.upper()}`", in_effect(found))
         for found in options_of(ControllerConfig).values()
     ]
     ignored = [(f"`{key}`", item.reason) for key, item in IGNORED_BY_CONTROLLER.items()]
@@ -169,7 +171,7 @@ RocketMQ has these keys. They are accepted, and a warning gives the reason why t
 
 def store_config() -> str:
     """Every setting of the store."""
-    rows = [(*_option_row(found), _in_effect(found)) for found in options_of(StoreConfig).values()]
+    rows = [(*_option_row(found), in_effect(found)) for found in options_of(StoreConfig).values()]
     ignored = [(f"`{key}`", item.reason) for key, item in store_settings.IGNORED.items()]
     return f"""{_NOTE}
 
@@ -196,7 +198,7 @@ RocketMQ has these keys. They are accepted, and a warning gives the reason why t
 
 def broker_config() -> str:
     """Every setting of the broker."""
-    rows = [(*_option_row(found), _in_effect(found)) for found in options_of(BrokerConfig).values()]
+    rows = [(*_option_row(found), in_effect(found)) for found in options_of(BrokerConfig).values()]
     ignored = [(f"`{key}`", item.reason) for key, item in IGNORED_BY_BROKER.items()]
     in_files = [(f"`{key}`", item.reason) for key, item in IGNORED_IN_FILES.items()]
     return f"""{_NOTE}
@@ -499,35 +501,22 @@ def _other_spellings(found: Option) -> str:
     return f" Also {names}." if names else ""
 
 
-def _in_effect(found: Option) -> str:
-    if found.fixed:
-        return "fixed"
-    return "at once" if found.live else "after a restart"
-
-
 def _default(found: Option) -> str:
-    if found.key == "rocketmqHome":  # it depends on the environment of who asks
-        return "`$ROCKETMQ_HOME`"
-    text = found.format(found.default)
-    if isinstance(found.default, Path):
-        text = text.replace(str(Path.home()), "~", 1)
+    text = default_text(found)
     return f"`{text}`" if text else ""
 
 
 def _values(found: Option) -> str:
-    if found.low is not None:
-        high = f"{found.high:.0f}" if found.high is not None else ""
-        return f"{found.low:.0f} to {high}" if high else f"{found.low:.0f} or more"
-    if found.kind is bool:
-        return "`true`, `false`"
-    members = getattr(found.kind, "__members__", {})
-    return ", ".join(f"`{member}`" for member in members.values())
+    names = ", ".join(f"`{member}`" for member in members(found))
+    return names if found.low is None else values_text(found)
 
 
 def _commands(group: TyperGroup, before: str = "") -> Iterator[tuple[str, TyperCommand]]:
     """All commands by their words, those of groups too."""
     for name, found in group.commands.items():
-        if isinstance(found, TyperGroup):
+        if isinstance(found, LazyCommand):
+            yield before + name, found.loaded
+        elif isinstance(found, TyperGroup):
             yield from _commands(found, f"{before}{name} ")
         elif isinstance(found, TyperCommand):
             yield before + name, found

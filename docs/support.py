@@ -10,7 +10,6 @@ OURS_BEGIN = "BOLIDE_"
 _ANOTHER_RAFT = "RocketMQ's controllers use it among themselves; ours run on another Raft library"
 _NO_ROCKSDB = "the store has its queues and tables in files, never in RocksDB"
 _NO_LIGHT_TOPICS = "light topics are not implemented"
-_NO_OTHER_TIMER = "there is one timer engine, whose files are those of RocketMQ's file engine"
 _NO_CONTAINERS = "a process runs one broker; start another process instead"
 
 _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
@@ -30,7 +29,6 @@ _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
         RequestCode.GET_LITE_GROUP_INFO,
         RequestCode.TRIGGER_LITE_DISPATCH,
     ),
-    _NO_OTHER_TIMER: (RequestCode.SWITCH_TIMER_ENGINE,),
     _NO_CONTAINERS: (RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER),
     _ANOTHER_RAFT: (
         RequestCode.BROKER_CLOSE_CHANNEL_REQUEST,
@@ -77,6 +75,7 @@ PARTLY: Mapping[RequestCode, str] = {
     RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _KNOWN_HOSTS,
     RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: "secret keys are empty",
     RequestCode.UPDATE_CONTROLLER_CONFIG: _NOT_FIXED,
+    RequestCode.SWITCH_TIMER_ENGINE: "the engine in files only, `F`, which always runs",
     RequestCode.AUTH_CREATE_USER: _NO_GUESSES,
     RequestCode.AUTH_UPDATE_USER: _NO_GUESSES,
     RequestCode.AUTH_GET_USER: _NO_PASSWORDS,

@@ -39,6 +39,22 @@ _TRUE_FALSE = {"true": True, "false": False}
 _one_change = threading.Lock()
 
 
+class Unit(StrEnum):
+    """What a number counts in a file; a number without a unit is a count."""
+
+    MILLISECONDS = "milliseconds"
+    SECONDS = "seconds"
+    MINUTES = "minutes"
+    HOURS = "hours"
+    TIMESTAMP = "milliseconds since 1970"
+    BYTES = "bytes"
+    PAGES = "pages of 4 KiB"
+    PERCENT = "percent"
+
+
+_UNIT_OF_SCALE = {1000: Unit.MILLISECONDS, 100: Unit.PERCENT}
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One setting: its key, type, default, bounds and text form."""
@@ -58,6 +74,7 @@ class Option:
     aliases: tuple[str, ...] = ()
     separator: str = ";"
     item: type = str
+    unit: Unit | None = None
 
     def parse(self, text: str) -> object:
         """Parse a text.
@@ -160,6 +177,7 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
     fixed: bool = False,
     aliases: tuple[str, ...] = (),
     separator: str = ";",
+    unit: Unit | None = None,
 ) -> Any:
     """Declare a setting as a dataclass field.
 
@@ -175,12 +193,14 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
         fixed: no request changes it; paths and secrets are fixed anyway.
         aliases: older spellings of the key, accepted wherever the key is.
         separator: separates the items of a list.
+        unit: of a number in files; by default that of the scale.
     """
     low, high = bounds or (None, None)
     metadata = {
         "doc": doc, "key": key, "low": low, "high": high, "scale": scale,
         "ours": ours, "live": live, "secret": secret, "fixed": fixed,
         "aliases": aliases, "separator": separator,
+        "unit": unit or _UNIT_OF_SCALE.get(scale),
     }  # fmt: skip
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata, repr=not secret)
@@ -188,7 +208,10 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
 
 
 def options_of(kind: type[Any]) -> dict[str, Option]:
-    """Return all settings of a config class by key, in declaration order."""
+    """Return all settings of a config class by key, in declaration order.
+
+    A class may name fields in `__ours__` that RocketMQ has in another server only.
+    """
     hints = typing.get_type_hints(kind)
     found = {}
     for item in dataclasses.fields(kind):
@@ -196,6 +219,7 @@ def options_of(kind: type[Any]) -> dict[str, Option]:
         key = meta.pop("key") or _camel(item.name)
         default = item.default_factory() if callable(item.default_factory) else item.default
         kind_of_field, kind_of_item = _plain(hints[item.name])
+        meta["ours"] |= item.name in getattr(kind, "__ours__", ())
         meta["fixed"] |= meta["secret"] or Path in (kind_of_field, kind_of_item)
         found[key] = Option(
             key=key, field=item.name, kind=kind_of_field, item=kind_of_item, default=default, **meta

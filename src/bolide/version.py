@@ -7,3 +7,21 @@ ROCKETMQ_VERSION = 479
 
 ROCKETMQ_VERSION_NAME = "V5_3_3"
 """Name of that version."""
+
+_V4_0_0_SNAPSHOT = 212
+_V6_0_0_SNAPSHOT = 612
+
+
+def version_name(number: int) -> str:
+    """The name of a RocketMQ version number (`MQVersion`): `V5_3_3` for 479.
+
+    From 4.0 on each version has two numbers, the first for its snapshots.
+    """
+    if number < _V4_0_0_SNAPSHOT:
+        return "V3"
+    if number >= _V6_0_0_SNAPSHOT:
+        return "HIGHER_VERSION"
+    index, is_release = divmod(number - _V4_0_0_SNAPSHOT, 2)
+    major, rest = divmod(index, 100)
+    minor, patch = divmod(rest, 10)
+    return f"V{4 + major}_{minor}_{patch}" + ("" if is_release else "_SNAPSHOT")

@@ -1,12 +1,8 @@
 """The admin commands against a cluster of ours: what they print, do, and how they end."""
 
 import asyncio
-import itertools
 import json
-import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,81 +16,10 @@ from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import RemotingClient
+from tests.support.admin_cluster import CLUSTER, NOBODY, Cluster, columns
 from tests.support.aio import on_loop, until
 from tests.support.brokers import broker_header, leaving_header, plain, topics_body
-from tests.support.commands import Running, run
-
-SMALL = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=1000", "maxIndexNum=4000")
-PORTS = ("--namesrv-port", "0", "--broker-port", "0")
-CLUSTER = ("-c", "DefaultCluster")
-NOBODY = "127.0.0.1:1"
-
-_numbers = itertools.count()
-
-
-@dataclass(frozen=True)
-class Cluster:
-    name_server: str
-    broker: str
-
-    def run(self, *words: str, code: int = 0) -> str:
-        """What a command prints on both streams, if it ends with that code."""
-        done = CliRunner().invoke(app, ["admin", *words, "-n", self.name_server])
-        assert done.exit_code == code, (words, done.output, done.exception)
-        return done.output
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.run(*words, "--json"))
-
-    def topic(self, queues: int = 2) -> str:
-        """A new topic."""
-        name = f"Topic-{next(_numbers)}"
-        self.run("updateTopic", "-b", self.broker, "-t", name, "-r", str(queues), "-w", str(queues))
-        return name
-
-    def send(self, topic: str, text: str, *options: str) -> Any:
-        """What sendMessage tells, once the message can be found by key."""
-        sent = self.json("sendMessage", "-t", topic, "-p", text, "-k", "all", *options)
-        self._await_index(topic, sent["messageId"])
-        return sent
-
-    def _await_index(self, topic: str, message_id: str) -> None:
-        words = ["admin", "queryMsgByUniqueKey", "-t", topic, "-i", message_id]
-        for _ in range(200):
-            done = CliRunner().invoke(app, [*words, "--json", "-n", self.name_server])
-            if done.exit_code == 0:
-                return
-        raise AssertionError(f"{message_id} is not found: {done.output}")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("BOLIDE_", "NAMESRV_"))]:
-            patch.delenv(name)
-        patch.setenv("HOME", str(home))
-        patch.setenv("TMPDIR", str(home))
-        words = ("--host", "127.0.0.1", "--data", str(home / "data"), *PORTS, *SMALL)
-        running = Running("bolide", "standalone", *words)
-        try:
-            broker = running.wait_for(r"The broker\[\S+, (\S+)\] boot success")[1]
-            name_server = running.wait_for(r"Name Server boot success.* address (\S+)")[1]
-            yield Cluster(name_server, broker)
-        finally:
-            running.stop()
-            running.process.communicate()
-
-
-def columns(printed: str) -> list[list[str]]:
-    """The cells of a table, cut where its titles begin; what is not a cell breaks the cut."""
-    lines = [line for line in printed.splitlines() if line]
-    starts = [match.start() for match in re.finditer("#", lines[0])]
-    bounds = list(itertools.pairwise([*starts, None]))
-    for line in lines[1:]:
-        assert all(line[at - 1 : at].strip() == "" for at in starts[1:]), printed
-    return [[line[begin:end].strip() for begin, end in bounds] for line in lines]
-
+from tests.support.commands import run
 
 # ---- topics
 
@@ -175,8 +100,8 @@ def test_the_queues_of_a_static_topic_move_to_known_brokers_only(cluster: Cluste
     assert cluster.json(*move, "-mf", after, "-fr", "true")["brokerToMapIn"] == []
     assert "no broker 'broker-z'" in cluster.run(*move, "-b", "broker-z", code=1)
     assert "either -b" in cluster.run(*move, code=2)
-    assert "not of Moving" in cluster.run(*move, "-mf", _plan_of_another_topic(cluster), code=1)
-    assert "no plan" in cluster.run(*move, "-mf", "/nowhere", code=1)
+    assert "not of Moving" in cluster.run(*move, "-mf", _plan_of_another_topic(cluster), code=2)
+    assert "no plan" in cluster.run(*move, "-mf", "/nowhere", code=2)
     assert "not a static topic" in cluster.run(
         "remappingStaticTopic", "-t", cluster.topic(), "-b", "broker-a", code=1
     )
@@ -191,7 +116,7 @@ def test_a_deleted_topic_is_gone_everywhere(cluster: Cluster) -> None:
     topic = cluster.topic()
     assert topic in cluster.run("topicList").splitlines()
 
-    printed = cluster.run("deleteTopic", *CLUSTER, "-t", topic)
+    printed = cluster.run("deleteTopic", *CLUSTER, "-t", topic, "--yes")
 
     assert f"delete topic [{topic}] from cluster [DefaultCluster] success." in printed
     assert topic not in cluster.json("topicList")
@@ -202,7 +127,7 @@ def test_topics_are_listed_with_their_groups(cluster: Cluster) -> None:
     topic = cluster.topic(queues=1)
     cluster.run("updateSubGroup", *CLUSTER, "-g", "readers")
     place = ("-b", cluster.broker, "-q", "0", "-o", "0")
-    cluster.run("resetOffsetByTime", "-g", "readers", "-t", topic, "-s", "now", *place)
+    cluster.run("resetOffsetByTime", "-g", "readers", "-t", topic, "-s", "now", *place, "--yes")
 
     titles, *rows = columns(cluster.run("topicList", "-c"))
 
@@ -266,13 +191,17 @@ async def test_a_broker_that_is_away_does_not_hide_the_others(cluster: Cluster) 
             ghost,
             body=plain(topics_body("Haunted")),
         )
-        printed = await asyncio.to_thread(cluster.run, "clusterList", code=1)
-        status = await asyncio.to_thread(cluster.run, "brokerStatus", "-c", "Ghosts", code=1)
+        printed = await asyncio.to_thread(cluster.run, "clusterList", code=3)
+        status = await asyncio.to_thread(cluster.run, "brokerStatus", "-c", "Ghosts", code=3)
+        topics = await asyncio.to_thread(cluster.run, "topicList", "-c", code=3)
         await client.call(cluster.name_server, RequestCode.UNREGISTER_BROKER, leaving_header(ghost))
 
     assert "V5_3_3" in printed
     assert re.search(rf"Ghosts +ghost +0 +{NOBODY}", printed)
-    for text in (printed, status):
+    assert re.search(r"^Ghosts +Haunted +N/A$", topics, re.MULTILINE)
+    assert re.search(r"^DefaultCluster +BenchmarkTest$", topics, re.MULTILINE)
+    assert topics.count("cannot connect") == 1
+    for text in (printed, status, topics):
         assert f"cannot connect to {NOBODY}" in text
 
 
@@ -317,7 +246,7 @@ def test_a_group_is_made_and_deleted(cluster: Cluster) -> None:
     assert "groupName=billing, consumeEnable=true, consumeFromMinEnable=false, " in printed
     assert "consumeBroadcastEnable=true" in printed
     assert "retryMaxTimes=3, groupRetryPolicy=GroupRetryPolicy{type=CUSTOMIZED, " in printed
-    deleted = cluster.run("deleteSubGroup", *CLUSTER, "-g", "billing", "-r", "true")
+    deleted = cluster.run("deleteSubGroup", *CLUSTER, "-g", "billing", "-r", "true", "--yes")
     where = f"from broker [{cluster.broker}] in cluster [DefaultCluster] success."
     assert deleted == f"delete subscription group [billing] {where}\n"
 
@@ -451,7 +380,7 @@ def test_a_group_is_moved_to_a_time(cluster: Cluster) -> None:
     topic = cluster.topic(queues=1)
     cluster.send(topic, "one")
     cluster.run("updateSubGroup", *CLUSTER, "-g", "travellers")
-    words = ("resetOffsetByTime", "-g", "travellers", "-t", topic, "-s")
+    words = ("resetOffsetByTime", "-g", "travellers", "-t", topic, "--yes", "-s")
 
     first, table = cluster.run(*words, "now").split("\n", 1)
 
@@ -469,7 +398,18 @@ def test_a_group_is_moved_in_one_queue(cluster: Cluster) -> None:
     topic = cluster.topic(queues=1)
     cluster.send(topic, "one")
     cluster.run("updateSubGroup", *CLUSTER, "-g", "movers")
-    words = ("resetOffsetByTime", "-g", "movers", "-t", topic, "-s", "now", "-b", cluster.broker)
+    words = (
+        "resetOffsetByTime",
+        "-g",
+        "movers",
+        "-t",
+        topic,
+        "-s",
+        "now",
+        "-b",
+        cluster.broker,
+        "-y",
+    )
 
     assert "reset consumer offset to 1\n" in cluster.run(*words, "-q", "0")
     assert cluster.json(*words, "-q", "0", "-o", "0")["offset"] == 0
@@ -607,17 +547,17 @@ def test_wrong_words_end_with_2(words: list[str], reason: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["mqadmin"], ["bolide", "admin"]])
-def test_a_failure_is_one_line_and_ends_with_1(command: list[str]) -> None:
+def test_an_unreachable_server_is_one_line_and_ends_with_3(command: list[str]) -> None:
     done = run(*command, "topicList", "-n", NOBODY, NAMESRV_ADDR="")
 
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (3, "")
     assert re.fullmatch(rf"{command[0]}: cannot connect to {NOBODY}: .*\n", done.stderr)
 
 
 def test_without_a_name_server_it_says_how_to_name_one() -> None:
     done = run("mqadmin", "topicList", NAMESRV_ADDR="")
 
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "set NAMESRV_ADDR=host:port" in done.stderr
 
 
@@ -663,4 +603,4 @@ def test_help_alone_lists_the_commands() -> None:
     done = CliRunner().invoke(app, ["admin", "help"])
 
     assert done.exit_code == 0
-    assert all(re.search(rf"^  {name} ", done.output, re.MULTILINE) for name in load())
+    assert [n for n in load() if not re.search(rf"^  {n}\s", done.output, re.MULTILINE)] == []

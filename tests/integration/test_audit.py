@@ -60,9 +60,9 @@ def test_who_changed_what_is_shown_and_survives_a_kill(tmp_path: Path) -> None:
             run("updateTopic", *at, "-t", "Orders", "-r", "4", "-w", "4", "-p", "4")
             run("updateBrokerConfig", *at, "-k", "fileReservedTime", "-v", "48")
             run("updateSubGroup", *at, "-g", "billing", "-r", "3")
-            run("resetOffsetByTime", "-g", "billing", "-t", "Orders", "-s", "now")
-            run("deleteSubGroup", *at, "-g", "billing", "-r", "true")
-            run("deleteTopic", "-c", "DefaultCluster", "-t", "Orders")
+            run("resetOffsetByTime", "-g", "billing", "-t", "Orders", "-s", "now", "-y")
+            run("deleteSubGroup", *at, "-g", "billing", "-r", "true", "-y")
+            run("deleteTopic", "-c", "DefaultCluster", "-t", "Orders", "-y")
             before = run.audit()
             running.kill()
         with broker():

@@ -487,7 +487,7 @@ def test_users_are_administered_by_commands(commands: Commands) -> None:
     commands.one("updateUser", "-u", "anna", "--newPassword", BOLIDE_USER_PASSWORD="anna-2")
     assert "check signature failed." in commands.one("whoami", user="anna", code=1)
     for name in ("anna", "bert"):
-        commands.one("deleteUser", "-u", name)
+        commands.one("deleteUser", "-u", name, "--yes")
     assert "there is no user anna" in commands.one("getUser", "-u", "anna", code=1)
 
 
@@ -506,9 +506,21 @@ def test_policies_are_administered_by_commands(commands: Commands) -> None:
         ["User:carl", "Custom", "Topic:orders", "Sub", "-", "Deny"],
         ["User:carl", "Custom", "Group:bill*", "Pub,Sub", "127.0.0.0/8", "Allow"],
     ]
-    commands.one("deleteAcl", "-s", "User:carl", "-r", "Topic:orders")
+    lost = ("deleteAcl", "-s", "User:carl", "-r", "Topic:orders")
+    (entry,) = json.loads(commands.one(*lost, "--dry-run", "--json"))
+    assert (entry["resource"], entry["actions"], entry["decision"]) == (
+        "Topic:orders",
+        ["Sub"],
+        "Deny",
+    )
+    assert "Delete these policies of User:carl? [y/N]" in commands.one(*lost, code=1)
+    whole = commands.one("deleteUser", "-u", "carl", "--dry-run")
+    assert [line.split()[2] for line in whole.splitlines()[1:]] == ["Topic:orders", "Group:bill*"]
+    commands.one(*lost, "--yes")
     assert "Topic:orders" not in commands.one("listAcl", "-s", "carl")
-    commands.one("deleteUser", "-u", "carl")
+    for denied_words in (("printMsg", "-t", "orders"), ("listDeadLetters", "-g", "bills")):
+        assert "User:carl" in commands(*denied_words, user="carl", code=1)
+    commands.one("deleteUser", "-u", "carl", "--yes")
 
 
 def test_an_export_is_applied_without_passwords_in_it(commands: Commands, tmp_path: Path) -> None:
@@ -520,7 +532,7 @@ def test_an_export_is_applied_without_passwords_in_it(commands: Commands, tmp_pa
     assert "dora-secret" not in text
     assert "password: ${PASSWORD_DORA}" in text
     assert commands.one("applyAcl", "-f", file) == "nothing to change\n"
-    commands.one("deleteUser", "-u", "dora")
+    commands.one("deleteUser", "-u", "dora", "--yes")
     assert "set PASSWORD_DORA" in commands.one("applyAcl", "-f", file, code=1)
     again = {"PASSWORD_DORA": "dora-secret"}
     planned = commands.one("applyAcl", "-f", file, "--dry-run", **again)
@@ -532,7 +544,7 @@ def test_an_export_is_applied_without_passwords_in_it(commands: Commands, tmp_pa
     assert "there is no user dora" in commands.one("getUser", "-u", "dora", code=1)
     commands.one("applyAcl", "-f", file, **again)
     assert commands.one("can-i", "-r", "Topic:x", "-a", "Pub", user="dora") == "yes\n"
-    commands.one("deleteUser", "-u", "dora")
+    commands.one("deleteUser", "-u", "dora", "--yes")
 
 
 def test_a_file_written_by_hand_is_applied_once(commands: Commands, tmp_path: Path) -> None:
@@ -555,7 +567,7 @@ def test_a_file_written_by_hand_is_applied_once(commands: Commands, tmp_path: Pa
         ["User:fred", "Custom", "Topic:Payroll", "Sub", "-", "Allow"],
         ["User:fred", "Default", "Group:a*", "All", "-", "Deny"],
     ]
-    commands.one("deleteUser", "-u", "fred")
+    commands.one("deleteUser", "-u", "fred", "--yes")
 
 
 def test_a_left_over_variable_changes_no_password(commands: Commands) -> None:
@@ -564,7 +576,7 @@ def test_a_left_over_variable_changes_no_password(commands: Commands) -> None:
     assert "gina at " in commands.one("whoami", user="gina")
     refused = commands.one("updateUser", "-u", "gina", code=2, BOLIDE_USER_PASSWORD="other")
     assert "--newPassword" in refused
-    commands.one("deleteUser", "-u", "gina")
+    commands.one("deleteUser", "-u", "gina", "--yes")
 
 
 @pytest.fixture
@@ -598,4 +610,4 @@ def test_copies_need_a_broker_that_tells_passwords(commands: Commands, other_bro
     assert "disable" in commands("getUser", "-u", "emil", "-b", other_broker)
     assert "copy acl of User:emil" in commands("copyAcl", *words, "-s", "User:emil")
     assert "Topic:x" in commands("getAcl", "-s", "User:emil", "-b", other_broker)
-    commands.one("deleteUser", "-u", "emil")
+    commands.one("deleteUser", "-u", "emil", "--yes")

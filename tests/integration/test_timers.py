@@ -24,10 +24,12 @@ from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.replication import TimerMetrics
 from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.headers.runtime import TimerEngineHeader
 from bolide.protocol.headers.send import RecallHeader
 from bolide.protocol.recall_handle import BadRecallHandle
 from bolide.protocol.record import Record
-from bolide.protocol.refusals import IllegalOperation, NoPermission, Refusal
+from bolide.protocol.refusals import IllegalOperation, InvalidParameter, NoPermission, Refusal
+from bolide.remoting.client import RemotingClient
 from tests.support.aio import on_loop
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
@@ -149,6 +151,23 @@ async def test_every_answer_to_a_recall_has_the_region(tmp_path: Path) -> None:
             assert answer.fields is not None
             assert answer.fields["MSG_REGION"] == "north"
             assert ("msgId" in answer.fields) == (code == 0)
+
+
+@on_loop
+async def test_the_engine_in_files_may_be_chosen_and_no_other(tmp_path: Path) -> None:
+    async with broker_in(tmp_path) as broker, RemotingClient() as client:
+
+        async def choose(engine: str) -> None:
+            header = TimerEngineHeader(engine)
+            await client.call(broker.address, RequestCode.SWITCH_TIMER_ENGINE, header)
+
+        await choose("F")
+        for engine, reason in (
+            ("R", "timerRocksDBEnable must be configured"),
+            ("X", "param error"),
+        ):
+            with pytest.raises(InvalidParameter, match=reason):
+                await choose(engine)
 
 
 @on_loop

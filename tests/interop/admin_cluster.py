@@ -60,10 +60,30 @@ COMMANDS = {
     "by unique key": "queryMsgByUniqueKey -t Facts -i {unique_id}",
     "consume": f"consumeMessage -t Facts -b {BROKER} -i 0",
     "send": f"sendMessage -t Sent -b {BROKER} -i 0 -p hello -k key -c tag",
+    "print": "printMsg -t Facts",
+    "print tags": "printMsg -t Facts -s t1||t4 -d false",
+    "print by queue": f"printMsgByQueue -t Facts -a {BROKER} -i 0 -p true -d true -f true",
+    "by offset": f"queryMsgByOffset -t Facts -b {BROKER} -i 0 -o 0",
+    "queue entries": "queryCq -t Facts -q 0 -i 0 -c 3 -b {broker}",
+    "send times": "checkMsgSendRT -t Sent -a 3",
+    "all producers": "producer -b {broker}",
+    "group config": f"getConsumerConfig -g {GROUP}",
+    "allocation": "allocateMQ -t Facts -i 10.0.0.1,10.0.0.2",
     "reset": "resetOffsetByTime -g sleepers-{me} -t Facts -s {middle}",
+    "skip": "skipAccumulatedMessage -g sleepers-{me} -t Facts",
+    "clone": f"cloneGroupOffset -s {GROUP} -d sleepers-{{me}} -t Facts",
     "delete group": "deleteSubGroup -c DefaultCluster -g group-{me}",
     "delete": "deleteTopic -c DefaultCluster -t Made-{me}",
 }
+
+ASKING = {
+    "resetOffsetByTime",
+    "skipAccumulatedMessage",
+    "cloneGroupOffset",
+    "deleteSubGroup",
+    "deleteTopic",
+}
+"""Commands of ours that ask first, unless told not to."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +128,8 @@ class AdminCluster:
         return self.printed["ours"]
 
     def _run(self, *words: str) -> str:
-        done = CliRunner().invoke(app, ["admin", *words, "-n", self.name_server.address])
+        agrees = ["--yes"] if words[0] in ASKING else []
+        done = CliRunner().invoke(app, ["admin", *words, *agrees, "-n", self.name_server.address])
         assert done.exit_code in {0, 1}, (words, done.output, done.exception)
         return done.output if done.exit_code == 0 else f"failed: {done.output}"
 

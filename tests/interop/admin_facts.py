@@ -1,5 +1,6 @@
 """What a command of mqadmin told, without how it told it: blanks, order, and what passes."""
 
+import json
 import re
 from collections.abc import Callable, Iterable
 
@@ -17,6 +18,9 @@ MADE = re.compile(r"(Made|Ordered|Plain|sleepers)-|TOOLS_CONSUMER")
 """Topics and groups that the commands themselves make."""
 
 STEADY_FIGURES = {"brokerActive", "bootTimestamp", "commitLogMinOffset", "brokerVersionDesc"}
+
+_OF_A_PULL = re.compile("(MIN|MAX)_OFFSET=")
+"""Properties that Java's client adds to a message that it pulls."""
 
 # 4.9 has no more than these; the columns and lines that it lacks are compared with 5.x alone.
 GROUP_FIELDS = {
@@ -97,7 +101,8 @@ def _message(lines: list[str]) -> Facts:
     has an error instead."""
     text = "\n".join(lines)
     found: dict[str, object] = dict(re.findall(r"^([A-Z][\w ]+): +(.*)$", text, re.MULTILINE))
-    found["Properties"] = sorted(str(found["Properties"]).strip("{}").split(", "))
+    properties = str(found["Properties"]).strip("{}").split(", ")
+    found["Properties"] = sorted(each for each in properties if not _OF_A_PULL.match(each))
     found.pop("OffsetID", None)  # one of Java's commands leaves it out
     tracks = re.findall(r"consumerGroup=([\w-]+), trackType=(\w+)", text)
     return found, sorted(track for track in tracks if not track[0].startswith("sleepers"))
@@ -122,6 +127,36 @@ def _moved(lines: Iterable[str]) -> Facts:
     return sorted(line for line in lines if line.startswith("broker-a"))
 
 
+def _printed(lines: Iterable[str]) -> Facts:
+    """Messages and other lines; Java goes through the queues in no order."""
+    found = list(lines)
+    others = [line for line in found if not line.startswith("MSGID")]
+    return sorted(map(str, _consumed(found))), _plain(others)  # type: ignore[call-overload]
+
+
+def _send_times(lines: Iterable[str]) -> Facts:
+    """Without the times."""
+    return [line.split()[:3] for line in lines if not line.startswith("Avg RT: ")]
+
+
+def _producers(lines: Iterable[str]) -> Facts:
+    """Without those of commands, and without times; ours close their connections sooner."""
+    shown = (re.sub(r"lastUpdateTimestamp=\S+", "", line) for line in lines)
+    return sorted(line for line in shown if "facts-writers" in line)
+
+
+def _group_config(lines: Iterable[str]) -> Facts:
+    pairs = [line.split("=", 1) for line in lines if re.match(r"\w+ *= ", line)]
+    found = {name.strip(): value.strip() for name, value in pairs}
+    return {name: value for name, value in found.items() if name in GROUP_FIELDS}
+
+
+def _allocation(lines: Iterable[str]) -> Facts:
+    """How many queues each gets: Java does not sort them."""
+    shares = json.loads("".join(lines))["result"]
+    return {member: len(queues) for member, queues in shares.items()}
+
+
 READERS: dict[str, Callable[[list[str]], Facts]] = {
     "create": _topic,
     "create ordered": _topic,
@@ -143,5 +178,14 @@ READERS: dict[str, Callable[[list[str]], Facts]] = {
     "consume": _consumed,
     "send": _sent,
     "reset": _moved,
+    "skip": _moved,
+    "print": _printed,
+    "print tags": _printed,
+    "print by queue": _printed,
+    "by offset": _message,
+    "send times": _send_times,
+    "all producers": _producers,
+    "group config": _group_config,
+    "allocation": _allocation,
     "delete group": _group_deleted,
 }

@@ -236,7 +236,7 @@ class Bench:
         classpath = f"{home / 'conf'}{os.pathsep}{installation.classpath}"
         command += ["-cp", classpath, main, *map(str, arguments)]
         name = f"{home.name} of RocketMQ {installation.release.version}"
-        process = ChildProcess(name, command, _environment(home))
+        process = ChildProcess(name, command, _environment(home), home)
         self._processes.append(process)
         return process
 

@@ -31,12 +31,18 @@ class ProcessFailed(Exception):
 class ChildProcess:
     """A running command whose output is collected line by line."""
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        directory: Path | None = None,
+    ) -> None:
         self.name = name
         self._news = Condition()
         self._lines: list[tuple[bool, str]] = []
         self._open_streams = 2
-        self._popen = _spawner.submit(_spawn, command, environment).result()
+        self._popen = _spawner.submit(_spawn, command, environment, directory).result()
         self._pumps = [
             Thread(target=self._pump, args=(stream, stream is self._popen.stderr), daemon=True)
             for stream in (self._popen.stdout, self._popen.stderr)
@@ -144,10 +150,13 @@ class ChildProcess:
         _running.discard(self)
 
 
-def _spawn(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+def _spawn(
+    command: Sequence[str], environment: Mapping[str, str], directory: Path | None
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-I", "-S", str(TIED), str(os.getpid()), *command],
         env=environment,
+        cwd=directory,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

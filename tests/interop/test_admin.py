@@ -27,7 +27,10 @@ TOLD = [name for name in COMMANDS if name not in REFUSED]
 DIFFERENT = {"topics", "topics with groups", "broker status", "config"}
 """What tells of topics, figures and settings that a broker has of its own."""
 
-CHANGED_SINCE_4 = {"set bad config", "by id", "by unique key", "consume", "reset"}
+CHANGED_SINCE_4 = {
+    "set bad config", "by id", "by unique key", "by offset", "consume", "print", "print tags",
+    "print by queue", "queue entries", "reset", "skip",
+}  # fmt: skip
 """5.x brokers refuse some settings, add a property to messages, and reset offsets themselves."""
 
 Clusters = Callable[[str], AdminCluster]

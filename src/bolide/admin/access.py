@@ -31,6 +31,7 @@ from bolide.protocol.headers.access import (
 )
 
 CUSTOM = PolicyType.CUSTOM.value
+PASSWORD = "PASSWORD"  # noqa: S105  the beginning of the names of variables
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -213,11 +214,11 @@ def exported(users: Iterable[User], acls: Iterable[Acl]) -> dict[str, Any]:
     """The document of users and policies; passwords are references to the environment."""
     by_subject = {acl.subject: acl for acl in acls}
     users = list(users)
-    variables = _variables(user.username or "" for user in users)
+    passwords = references((user.username or "" for user in users), PASSWORD)
     return {
         "users": {
             user.username: {
-                "password": "${" + variables[user.username or ""] + "}",
+                "password": passwords[user.username or ""],
                 "type": user.user_type,
                 "status": user.user_status,
                 "policies": list(_documents(by_subject.get(f"User:{user.username}"))),
@@ -268,7 +269,7 @@ def changes(
         elif (_folded(old.user_type), _folded(old.user_status)) != (_folded(kind), _folded(status)):
             text = f"~ {user.username} {old.user_type}, {old.user_status} -> {kind}, {status}"
             yield Change(text=text, user=user, updates=True)
-        yield from _entry_changes(user, _entries_of(acl_of_subject.get(user.subject)))
+        yield from _entry_changes(user, entries_of(acl_of_subject.get(user.subject)))
 
 
 def resolved_password(user: WantedUser, environment: Mapping[str, str]) -> str:
@@ -277,7 +278,7 @@ def resolved_password(user: WantedUser, environment: Mapping[str, str]) -> str:
     if found is None:
         raise BadDocument(
             f"the new user {user.username} needs a password: a reference such as"
-            f" ${{{_variable(user.username)}}}"
+            f" {reference(PASSWORD, user.username)}"
         )
     password = environment.get(found[1], "")
     if not password.strip():
@@ -289,7 +290,12 @@ def acl_of(subject: str, policy_type: str, entries: list[PolicyEntry]) -> Acl:
     return Acl(subject=subject, policies=[Policy(policy_type=policy_type, entries=entries)])
 
 
-def _entries_of(acl: Acl | None) -> Entries:
+def entries_of(acl: Acl | None) -> Entries:
+    """The entries of a user at a broker.
+
+    Raises:
+        UnreadablePolicies: we do not understand one of them.
+    """
     if acl is None:
         return {}
     try:
@@ -310,7 +316,7 @@ def _folded(text: str | None) -> str:
 def _entry_changes(user: WantedUser, old: Entries) -> Iterator[Change]:
     for key, entry in user.entries.items():
         found = old.get(key)
-        if found is None or _comparable(found) != _comparable(entry):
+        if found is None or comparable(found) != comparable(entry):
             mark = "+" if found is None else "~"
             text = f"{mark} {user.username}: {_shown(key[0], entry)}"
             yield Change(text=text, user=user, puts=(key[0], entry))
@@ -320,10 +326,11 @@ def _entry_changes(user: WantedUser, old: Entries) -> Iterator[Change]:
             yield Change(text=text, user=user, deletes=key)
 
 
-def _comparable(entry: Entry) -> tuple[object, ...]:
+def comparable(entry: Entry) -> PolicyEntry:
     """What an entry decides, however its addresses are written and ordered."""
-    sources = {(each.first, each.last, each.exact) for each in entry.sources}
-    return entry.actions, entry.decision, sources
+    wire = entry.to_wire()
+    wire.source_ips = sorted({str(each) for each in entry.sources}) or None
+    return wire
 
 
 def _shown(kind: PolicyType, entry: Entry) -> str:
@@ -360,7 +367,7 @@ def _wanted(name: str, given: object) -> WantedUser:
     if password is not None and not _REFERENCE.fullmatch(str(password)):
         raise BadDocument(
             f"user {name}: a password is not written here but refers to the environment, as"
-            f" ${{{_variable(name)}}}"
+            f" {reference(PASSWORD, name)}"
         )
     try:
         return WantedUser(
@@ -405,20 +412,27 @@ def _texts(value: object) -> list[str]:
     return [str(each) for each in value] if isinstance(value, list) else [str(value)]
 
 
-def _variables(usernames: Iterable[str]) -> dict[str, str]:
-    """A variable for each user: `a-b` and `a_b` must not share a password."""
+def references(names: Iterable[str], prefix: str) -> dict[str, str]:
+    """A reference to the environment for each name: `a-b` and `a_b` must not share a password."""
     taken: set[str] = set()
     found: dict[str, str] = {}
-    for username in sorted(usernames):  # the same at each export
-        plain = name = _variable(username)
+    for name in sorted(names):  # the same at each export
+        plain = text = reference(prefix, name)
         number = 1
-        while name in taken:
+        while text in taken:
             number += 1
-            name = f"{plain}_{number}"
-        taken.add(name)
-        found[username] = name
+            text = f"{plain[:-1]}_{number}}}"
+        taken.add(text)
+        found[name] = text
     return found
 
 
-def _variable(username: str) -> str:
-    return "PASSWORD_" + re.sub(r"[^A-Za-z0-9_]", "_", username).upper()
+def reference(prefix: str, name: str) -> str:
+    """`${PASSWORD_MY_SHOP}` for my-shop."""
+    return f"${{{prefix}_{re.sub(r'[^A-Za-z0-9_]', '_', name).upper()}}}"
+
+
+def referenced(text: str) -> str | None:
+    """The variable that a reference names; None if the text is none."""
+    found = _REFERENCE.fullmatch(text)
+    return None if found is None else found[1]

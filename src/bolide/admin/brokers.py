@@ -1,26 +1,36 @@
-"""Clusters and brokers: membership, settings, statistics, clean-up, filter functions."""
+"""Clusters and brokers: membership, settings, statistics, upkeep, cold reads, filters."""
 
 from collections.abc import Iterable, Mapping
 
 from bolide import properties
+from bolide.admin.errors import BrokerUnknown
 from bolide.admin.servers import Servers, gather_by_key
-from bolide.protocol import fastjson
-from bolide.protocol.bodies.consumers import ProducerTable
-from bolide.protocol.bodies.controller import ReplicasTable
+from bolide.protocol.bodies.consumers import ColdReadInfo, ProducerTable
 from bolide.protocol.bodies.filters import (
     FilterFunction,
     FilterFunctionState,
     FilterFunctionStates,
 )
-from bolide.protocol.bodies.replication import HaStatus
+from bolide.protocol.bodies.replication import EpochCache, HaStatus, TimerMetrics
 from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo, KvTable
 from bolide.protocol.bodies.stats import BrokerConsumeStats, BrokerStats
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.filters import FilterFunctionHeader
-from bolide.protocol.headers.runtime import BrokerConsumeStatsHeader, StatsHeader
+from bolide.protocol.headers.replication import ResetFlushOffsetHeader
+from bolide.protocol.headers.runtime import (
+    AddBrokerHeader,
+    BrokerConsumeStatsHeader,
+    ReadAheadHeader,
+    RemoveBrokerHeader,
+    StatsHeader,
+    TimerEngineHeader,
+)
 
 _SCAN_TIMEOUT = 15.0
 """Seconds for requests that scan all queues of a broker."""
+_EXPORT_TIMEOUT = 30.0
+_CONTAINER_TIMEOUT = 60.0
+"""Seconds in which a container starts or stops a broker."""
 _FUNCTION_TIMEOUT = 60.0
 """Seconds for an update, during which a broker may start its first filter process."""
 
@@ -45,6 +55,13 @@ class Clusters:
     async def brokers(self, cluster: str) -> list[BrokerRoute]:
         return await self._servers.brokers_of(cluster)
 
+    async def members_of_group(self, broker_name: str) -> list[str]:
+        """Addresses of the master and the slaves of a broker group; raises BrokerUnknown."""
+        table = (await self._servers.info()).broker_addr_table
+        if broker_name not in table:
+            raise BrokerUnknown(broker_name, table)
+        return [address for _, address in sorted(table[broker_name].broker_addrs.items())]
+
     async def broker_at(self, address: str) -> BrokerRoute:
         """Raises BrokerUnknown."""
         return await self._servers.broker_at(address)
@@ -64,6 +81,15 @@ class Brokers:
         """All settings, as text."""
         reply = await self._servers.call(address, RequestCode.GET_BROKER_CONFIG)
         return properties.parse(reply.body.decode())
+
+    async def version(self, address: str) -> int:
+        """The number of the version of RocketMQ (`MQVersion`) that the broker is, or speaks as.
+
+        Every answer has it. The request is one that every broker answers from its first moment;
+        Java's have no runtime figures in their first second.
+        """
+        code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
+        return (await self._servers.call(address, code)).version
 
     async def update_config(self, address: str, changes: Mapping[str, str]) -> None:
         """Change settings; the broker saves them in its configuration file.
@@ -91,13 +117,13 @@ class Brokers:
             address, RequestCode.VIEW_BROKER_STATS_DATA, BrokerStats, header
         )
 
-    async def consume_stats(self, address: str, *, ordered: bool = False) -> BrokerConsumeStats:
+    async def consume_stats(
+        self, address: str, *, ordered: bool = False, within: float = _SCAN_TIMEOUT
+    ) -> BrokerConsumeStats:
         """The consumer lag of all groups in all topics, or only in ordered ones."""
         header = BrokerConsumeStatsHeader(ordered)
         code = RequestCode.GET_BROKER_CONSUME_STATS
-        return await self._servers.fetch(
-            address, code, BrokerConsumeStats, header, within=_SCAN_TIMEOUT
-        )
+        return await self._servers.fetch(address, code, BrokerConsumeStats, header, within=within)
 
     async def producers(self, address: str) -> ProducerTable:
         """All connected producers, by group."""
@@ -107,11 +133,57 @@ class Brokers:
         """Replication status: the lag of the slaves of a master, or of this slave."""
         return await self._servers.fetch(address, RequestCode.GET_BROKER_HA_STATUS, HaStatus)
 
-    async def sync_states(self, controller: str, broker_names: Iterable[str]) -> ReplicasTable:
-        """The replicas of broker groups and which of them are in sync, from a controller."""
-        code, body = RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, fastjson.encode([*broker_names])
-        reply = await self._servers.call(controller, code, body=body)
-        return fastjson.decode(reply.body or b"{}", ReplicasTable)
+    async def epochs(self, address: str) -> EpochCache:
+        """Which master wrote which range of the log, for brokers that controllers elect.
+
+        Raises:
+            ServerError: the broker has no controllers.
+        """
+        return await self._servers.fetch(address, RequestCode.GET_BROKER_EPOCH_CACHE, EpochCache)
+
+    async def reset_flush_offset(self, address: str, offset: int) -> None:
+        """Set the position up to which a slave takes the log of its master as flushed."""
+        header = ResetFlushOffsetHeader(offset)
+        await self._servers.call(address, RequestCode.RESET_MASTER_FLUSH_OFFSET, header)
+
+    async def timer_metrics(self, address: str) -> TimerMetrics:
+        """How many messages wait for their delivery time, by topic; RocketMQ has it since 5.0."""
+        return await self._servers.fetch(address, RequestCode.GET_TIMER_METRICS, TimerMetrics)
+
+    async def set_read_ahead(self, address: str, mode: int) -> str:
+        """Whether the system reads the log ahead: 0 yes, 1 no; returns the broker's remark."""
+        header = ReadAheadHeader(mode)
+        reply = await self._servers.call(address, RequestCode.SET_COMMITLOG_READ_MODE, header)
+        return reply.remark or ""
+
+    async def switch_timer_engine(self, address: str, engine: str) -> None:
+        """Have a broker of RocketMQ 5.5 keep its timers in RocksDB (R) or in files (F)."""
+        header = TimerEngineHeader(engine)
+        await self._servers.call(address, RequestCode.SWITCH_TIMER_ENGINE, header)
+
+    async def export_pop_records(self, address: str) -> None:
+        """Have a broker of RocketMQ write the pop records of its RocksDB to its revive topic."""
+        await self._servers.call(address, RequestCode.POP_ROLLBACK, within=_EXPORT_TIMEOUT)
+
+    async def add_to_container(self, container: str, config_path: str) -> None:
+        """Start a broker in a broker container of RocketMQ.
+
+        Args:
+            config_path: path of the broker's configuration file on that machine.
+        """
+        header = AddBrokerHeader(config_path)
+        await self._servers.call(
+            container, RequestCode.ADD_BROKER, header, within=_CONTAINER_TIMEOUT
+        )
+
+    async def remove_from_container(
+        self, container: str, cluster: str, broker_name: str, broker_id: int
+    ) -> None:
+        """Stop a broker in a broker container of RocketMQ."""
+        header = RemoveBrokerHeader(broker_name, cluster, broker_id)
+        await self._servers.call(
+            container, RequestCode.REMOVE_BROKER, header, within=_CONTAINER_TIMEOUT
+        )
 
     async def clean_expired_queues(self, address: str) -> None:
         """Delete consume queue files whose messages have been deleted."""
@@ -127,6 +199,33 @@ class Brokers:
         await self._servers.call(
             address, RequestCode.DELETE_EXPIRED_COMMITLOG, within=_SCAN_TIMEOUT
         )
+
+
+class ColdReads:
+    """Limits for groups that read much from the disk; RocketMQ has them since 5.2."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    async def info(self, address: str) -> ColdReadInfo:
+        """What groups have read from the disk in this window, and their limits."""
+        code = RequestCode.GET_COLD_DATA_FLOW_CTR_INFO
+        return await self._servers.fetch(address, code, ColdReadInfo)
+
+    async def set_threshold(self, address: str, group: str, threshold: int | str) -> None:
+        """Limit the bytes that a group may read from the disk in each window.
+
+        Raises:
+            InvalidParameter: the threshold is not a number of bytes.
+        """
+        body = properties.render({group: str(threshold)}).encode()
+        code = RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG
+        await self._servers.call(address, code, body=body)
+
+    async def remove_threshold(self, address: str, group: str) -> None:
+        """Have the limit of the broker count for the group again."""
+        code = RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG
+        await self._servers.call(address, code, body=group.encode())
 
 
 class FilterFunctions:

@@ -8,13 +8,20 @@ from typing import Self
 
 from bolide.admin.access import Permissions, Policies, Users
 from bolide.admin.audit import Audit
-from bolide.admin.brokers import Brokers, Clusters, FilterFunctions
+from bolide.admin.brokers import Brokers, Clusters, ColdReads, FilterFunctions
 from bolide.admin.clients import Clients
+from bolide.admin.consequences import Consequences
 from bolide.admin.consumer_lag import ConsumerLag
+from bolide.admin.consumer_status import ConsumerStatuses
+from bolide.admin.controllers import Controllers
+from bolide.admin.dead_letters import DeadLetters
+from bolide.admin.drain import Drain
+from bolide.admin.exports import Exports
 from bolide.admin.groups import Groups, Pop
 from bolide.admin.held_messages import HalfMessages, Timers
 from bolide.admin.message_history import Traces, Tracks
 from bolide.admin.messages import Messages
+from bolide.admin.monitoring import Monitoring
 from bolide.admin.name_servers import NameServers
 from bolide.admin.offsets import Offsets
 from bolide.admin.parked import Parked
@@ -22,6 +29,7 @@ from bolide.admin.plain_acl import PlainAcl
 from bolide.admin.servers import Servers
 from bolide.admin.static_topics import StaticTopics
 from bolide.admin.topics import Topics
+from bolide.admin.traffic import Traffic
 from bolide.errors import ConfigError
 from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.dispatch import RequestHook
@@ -82,14 +90,23 @@ class AdminClient:
         self.clusters = Clusters(servers)
         self.name_servers = NameServers(servers)
         self.brokers = Brokers(servers)
+        self.cold_reads = ColdReads(servers)
+        self.controllers = Controllers(servers)
         self.topics = Topics(servers)
         self.static_topics = StaticTopics(servers)
         self.timers = Timers(servers)
         self.groups = Groups(servers)
         self.clients = Clients(servers)
+        self.consumer_status = ConsumerStatuses(servers)
+        self.consequences = Consequences(servers)
+        self.dead_letters = DeadLetters(servers)
         self.offsets = Offsets(servers)
         self.parked = Parked(servers)
         self.progress = ConsumerLag(servers)
+        self.traffic = Traffic(servers)
+        self.exports = Exports(servers)
+        self.drain = Drain(servers)
+        self.monitoring = Monitoring(servers)
         self.pop = Pop(servers)
         self.filters = FilterFunctions(servers)
         self.messages = Messages(servers)

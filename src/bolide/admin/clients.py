@@ -20,8 +20,6 @@ from bolide.protocol.refusals import ConsumerNotOnline, ServerError
 
 _RELAY_TIMEOUT = 15.0
 """Seconds for requests that a broker relays to a client, which has ten seconds to answer."""
-_V4_0_0_SNAPSHOT = 212
-_V6_0_0_SNAPSHOT = 612
 
 
 class Clients:
@@ -78,19 +76,27 @@ class Clients:
             group: the group of the consumer.
             client_id: the id of the consumer.
             stacks: whether to report thread stacks.
-            address: the broker that relays the question; by default the first of the group.
+            address: the broker that relays the question; by default each of the group in turn.
 
         Raises:
-            ServerError: the client is not connected.
+            ServerError: the client is connected to none of the group's brokers.
             ConsumerTimedOut: the client does not answer.
         """
         if address is None:
-            address, *_ = (await self._servers.addresses_of_group(group)).values()
+            *others, last = (await self._servers.addresses_of_group(group)).values()
+        else:
+            others, last = [], address
         header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        return await self._servers.fetch(
-            address, code, RunningConsumer, header, within=_RELAY_TIMEOUT
-        )
+        for each in [*others, last]:
+            try:
+                return await self._servers.fetch(
+                    each, code, RunningConsumer, header, within=_RELAY_TIMEOUT
+                )
+            except ServerError as exc:
+                if each == last or "not online" not in exc.remark:
+                    raise
+        raise AssertionError("the last address returns or raises")
 
     async def consume_directly(
         self, group: str, client_id: str, offset_message_id: str, address: str
@@ -112,18 +118,3 @@ def _distinct(connections: list[Connection]) -> list[Connection]:
     """Each client once, sorted by id: a client is connected to every broker it uses."""
     found = {each.client_id or "": each for each in reversed(connections)}
     return [found[client_id] for client_id in sorted(found)]
-
-
-def version_name(number: int) -> str:
-    """The name of a RocketMQ version number (`MQVersion`): `V5_3_3` for 479.
-
-    From 4.0 on each version has two numbers, the first for its snapshots.
-    """
-    if number < _V4_0_0_SNAPSHOT:
-        return "V3"
-    if number >= _V6_0_0_SNAPSHOT:
-        return "HIGHER_VERSION"
-    index, is_release = divmod(number - _V4_0_0_SNAPSHOT, 2)
-    major, rest = divmod(index, 100)
-    minor, patch = divmod(rest, 10)
-    return f"V{4 + major}_{minor}_{patch}" + ("" if is_release else "_SNAPSHOT")

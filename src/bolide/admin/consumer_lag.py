@@ -12,6 +12,7 @@ from bolide.model.names import RETRY_PREFIX
 from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from bolide.protocol.bodies.stats import ConsumeStats
+from bolide.remoting.errors import RemotingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +20,15 @@ class GroupLag:
     """The clients, rate and lag of one group; None for unknown values."""
 
     group: str
-    clients: int
+    clients: int | None
+    """None if a broker that knows them did not answer."""
     version: int | None
     """The oldest version among the clients."""
     consume_type: ConsumeType | None
     message_model: MessageModel | None
-    tps: float
-    lag: int
+    tps: float | None
+    lag: int | None
+    """None if a broker of the group did not answer."""
 
 
 def lag_of(stats: ConsumeStats) -> int:
@@ -53,28 +56,32 @@ class ConsumerLag:
         return [*(await gather_by_key(sorted(groups), self.of)).values()]
 
     async def of(self, group: str) -> GroupLag:
-        """One group; brokers that do not answer, or do not know the group, count as zero."""
+        """One group; brokers that do not know the group count as zero."""
         stats = await self._stats(group)
         clients = await self._connections(group)
-        versions = [connection.version for connection in clients.connection_set]
+        versions = [each.version for each in clients.connection_set] if clients else []
         return GroupLag(
             group=group,
-            clients=len(versions),
+            clients=len(versions) if clients else None,
             version=min(versions, default=None),
-            consume_type=clients.consume_type,
-            message_model=clients.message_model,
-            tps=stats.consume_tps,
-            lag=lag_of(stats),
+            consume_type=clients.consume_type if clients else None,
+            message_model=clients.message_model if clients else None,
+            tps=stats.consume_tps if stats else None,
+            lag=lag_of(stats) if stats else None,
         )
 
-    async def _stats(self, group: str) -> ConsumeStats:
+    async def _stats(self, group: str) -> ConsumeStats | None:
         try:
             return await self._offsets.progress(group)
+        except RemotingError:
+            return None
         except BolideError:
             return ConsumeStats()
 
-    async def _connections(self, group: str) -> ConsumerConnections:
+    async def _connections(self, group: str) -> ConsumerConnections | None:
         try:
             return await self._clients.consumers(group)
+        except RemotingError:
+            return None
         except BolideError:
             return ConsumerConnections()

@@ -35,9 +35,9 @@ class ClusterNotFound(AdminError):
 class BrokerUnknown(AdminError):
     """No broker of that name or address is registered, or it has no master."""
 
-    def __init__(self, broker: str, known: Iterable[str]) -> None:
+    def __init__(self, broker: str, known: Iterable[str], *, by: str = "the name server") -> None:
         names = ", ".join(sorted(known)) or "none"
-        super().__init__(f"the name server knows no broker {broker!r}; it knows {names}")
+        super().__init__(f"{by} knows no broker {broker!r}; it knows {names}")
         self.broker = broker
 
 
@@ -68,6 +68,15 @@ class GroupUnknown(AdminError):
     def __init__(self, group: str) -> None:
         super().__init__(f"no consumer of group {group!r} has ever connected")
         self.group = group
+
+
+class NoOffsets(AdminError):
+    """The group has committed no offset in the topic."""
+
+    def __init__(self, group: str, topic: str) -> None:
+        super().__init__(f"group {group!r} has no offsets in topic {topic!r}")
+        self.group = group
+        self.topic = topic
 
 
 class MessageNotFound(AdminError):

@@ -51,6 +51,13 @@ class Groups:
             raise GroupNotFound(f"broker {address} has no group {group!r}")
         return found
 
+    async def find_config(self, address: str, group: str) -> GroupConfig | None:
+        """The group as one broker has it; None if it has none.
+
+        Brokers that create groups by themselves create one that is asked for with `config`.
+        """
+        return (await self.configs(address)).subscription_group_table.get(group)
+
     async def configs(self, address: str) -> GroupConfigTable:
         """All groups of one broker."""
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
@@ -65,10 +72,14 @@ class Groups:
         await self._servers.call(address, code, body=fastjson.encode(_with_signs(config)))
 
     async def update_all(self, address: str, configs: Iterable[GroupConfig]) -> None:
-        """Create or change many groups in one request; not supported by RocketMQ 4.9."""
-        body = fastjson.encode(GroupConfigList([_with_signs(each) for each in configs]))
+        """Create or change many groups, in one request unless the broker is RocketMQ 4.9."""
+        wanted = [_with_signs(each) for each in configs]
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
-        await self._servers.call(address, code, body=body)
+        try:
+            await self._servers.call(address, code, body=fastjson.encode(GroupConfigList(wanted)))
+        except RequestCodeNotSupported:
+            for each in wanted:
+                await self.update(address, each)
 
     async def delete(self, address: str, group: str, *, offsets: bool = False) -> None:
         """Delete the group from one broker, optionally with its committed offsets."""

@@ -1,5 +1,6 @@
 """Stored messages: look-up by id, key or queue offset, and pulls."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bolide.admin.errors import MessageNotFound
@@ -19,6 +20,7 @@ from bolide.protocol.headers.query import (
 from bolide.protocol.message_id import BadMessageId, OffsetId
 from bolide.protocol.refusals import QueryNotFound, Refusal
 from bolide.protocol.static_topics.addressing import physical_fields
+from bolide.protocol.tags import ALL, TagExpression
 from bolide.remoting.errors import RemotingError
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
@@ -44,6 +46,15 @@ class PulledMessages:
     next_offset: int
     min_offset: int
     max_offset: int
+    code: int = ResponseCode.SUCCESS
+    """Why there are no messages: a response code that begins with `PULL_`."""
+
+
+OnAnswer = Callable[[], None]
+OnFailure = Callable[[RemotingError], None]
+
+
+def _ignore() -> None: ...
 
 
 class Messages:
@@ -70,11 +81,18 @@ class Messages:
             return message
         raise MessageNotFound(topic or "?", f"id {offset_message_id}")
 
-    async def find(self, topic: str, message_id: str, cluster: str | None = None) -> StoredMessage:
+    async def find(
+        self,
+        topic: str,
+        message_id: str,
+        cluster: str | None = None,
+        *,
+        on_failure: OnFailure | None = None,
+    ) -> StoredMessage:
         """The message with an id of either kind: unique id, or offset message id.
 
         Both kinds have the same form, so an id that contains the address of a broker of the
-        cluster is tried as an offset message id first.
+        cluster is tried as an offset message id first. `on_failure` is used as in `by_key`.
 
         Raises:
             MessageNotFound: no message has this id.
@@ -87,7 +105,8 @@ class Messages:
             except MessageNotFound:
                 pass
         try:
-            return (await self.by_unique_id(topic, message_id, cluster))[0]
+            found = await self.by_unique_id(topic, message_id, cluster, on_failure=on_failure)
+            return found[0]
         except MessageNotFound:
             if host is None or known:
                 raise
@@ -96,7 +115,7 @@ class Messages:
         except RemotingError as exc:
             raise MessageNotFound(topic, f"id {message_id}") from exc
 
-    async def by_key(
+    async def by_key(  # noqa: PLR0913  all options of the request
         self,
         topic: str,
         key: str,
@@ -105,21 +124,30 @@ class Messages:
         begin: int = 0,
         end: int | None = None,
         cluster: str | None = None,
+        last_key: str | None = None,
+        on_answer: OnAnswer = _ignore,
+        on_failure: OnFailure | None = None,
     ) -> list[StoredMessage]:
         """Messages with a key, stored between two times in ms, up to `limit` from each broker.
+
+        Args:
+            last_key: where the index of a RocksDB broker goes on; other brokers ignore it.
+            on_answer: called whenever a broker has answered.
+            on_failure: called for each broker that cannot be reached, if others found messages;
+                by default one of them is enough to fail.
 
         Raises:
             MessageNotFound: no message has this key.
         """
-        header = _index_query(topic, key, limit, begin, end)
-        found = await self._query(header, cluster)
+        header = _index_query(topic, key, limit, begin, end, last_key=last_key)
+        found = await self._query(header, cluster, on_answer, on_failure)
         # The index stores hashes, so the reply may contain other keys and topics.
         wanted = [each for each in found if key in each.keys and each.topic == topic]
         if not wanted:
             raise MessageNotFound(topic, f"key {key!r}")
         return wanted
 
-    async def by_tags(
+    async def by_tags(  # noqa: PLR0913  all options of the request
         self,
         topic: str,
         tags: str,
@@ -128,23 +156,37 @@ class Messages:
         begin: int = 0,
         end: int | None = None,
         cluster: str | None = None,
+        last_key: str | None = None,
+        on_answer: OnAnswer = _ignore,
+        on_failure: OnFailure | None = None,
     ) -> list[StoredMessage]:
         """As `by_key`, by the tags; RocketMQ has them in its index since 5.5.
 
         Raises:
             MessageNotFound: no message in the index has these tags.
         """
-        header = _index_query(topic, tags, limit, begin, end, index_type=IndexType.TAGS)
-        found = await self._query(header, cluster)
+        header = _index_query(
+            topic, tags, limit, begin, end, index_type=IndexType.TAGS, last_key=last_key
+        )
+        found = await self._query(header, cluster, on_answer, on_failure)
         wanted = [each for each in found if each.tags == tags and each.topic == topic]
         if not wanted:
             raise MessageNotFound(topic, f"tags {tags!r}")
         return wanted
 
     async def by_unique_id(
-        self, topic: str, unique_id: str, cluster: str | None = None
+        self,
+        topic: str,
+        unique_id: str,
+        cluster: str | None = None,
+        *,
+        begin: int = 0,
+        end: int | None = None,
+        on_failure: OnFailure | None = None,
     ) -> list[StoredMessage]:
         """Messages with a unique id, oldest first: a retried send may be stored twice.
+
+        At most 32 from each broker, stored between two times in ms; `on_failure` as in `by_key`.
 
         Raises:
             MessageNotFound: no message has this id.
@@ -153,11 +195,11 @@ class Messages:
             topic=topic,
             key=unique_id,
             max_num=32,
-            begin_timestamp=0,
-            end_timestamp=_END_OF_TIME,
+            begin_timestamp=begin,
+            end_timestamp=_END_OF_TIME if end is None else end,
             by_unique_key=True,
         )
-        found = await self._query(header, cluster)
+        found = await self._query(header, cluster, on_failure=on_failure)
         wanted = [each for each in found if each.message_id == unique_id]
         if not wanted:
             raise MessageNotFound(topic, f"id {unique_id}")
@@ -172,9 +214,20 @@ class Messages:
         raise MessageNotFound(queue.topic, location)
 
     async def pull(
-        self, queue: MessageQueue, offset: int, count: int = 32, *, group: str = TOOLS_GROUP
+        self,
+        queue: MessageQueue,
+        offset: int,
+        count: int = 32,
+        *,
+        group: str = TOOLS_GROUP,
+        tags: str = ALL,
     ) -> PulledMessages:
-        """Pull messages from an offset on, without long polling or committing offsets."""
+        """Pull messages from an offset on, without long polling or committing offsets.
+
+        Args:
+            tags: only messages with one of these, as `a || b`; brokers compare the hashes.
+        """
+        wanted = TagExpression.parse(tags)
         header = PullHeader(
             consumer_group=group,
             topic=queue.topic,
@@ -184,7 +237,7 @@ class Messages:
             sys_flag=_WITH_SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_millis=0,
-            subscription="*",
+            subscription=wanted.text,
             sub_version=0,
             expression_type="TAG",
         )
@@ -194,33 +247,66 @@ class Messages:
             address, RequestCode.PULL_MESSAGE, fields, accept=_NOTHING_FOUND
         )
         reply_header = PullReply.from_fields(reply.fields)
+        found = read_stored(reply.body, queue.broker_name)
         return PulledMessages(
-            read_stored(reply.body, queue.broker_name),
+            [each for each in found if wanted.matches(each.tags)],
             reply_header.next_begin_offset,
             reply_header.min_offset,
             reply_header.max_offset,
+            reply.code,
         )
 
     async def queue_entries(
-        self, queue: MessageQueue, index: int, count: int, group: str | None = None
+        self,
+        address: str,
+        queue: tuple[str, int],
+        index: int,
+        count: int,
+        group: str | None = None,
     ) -> ConsumeQueueSlice:
-        """Entries of a consume queue, and whether the filter of the group accepts them."""
+        """Entries of a consume queue, and whether the filter of the group accepts them.
+
+        Args:
+            address: address of the broker.
+            queue: topic and queue id.
+            index: the first entry, counted as queue offsets are.
+            count: the number of entries.
+            group: a consumer group, whose filter is tried.
+        """
+        topic, queue_id = queue
         header = ConsumeQueueHeader(
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            index=index,
-            count=count,
-            consumer_group=group,
+            topic=topic, queue_id=queue_id, index=index, count=count, consumer_group=group
         )
-        address = await self._servers.address_of(queue.broker_name)
         code = RequestCode.QUERY_CONSUME_QUEUE
         return await self._servers.fetch(address, code, ConsumeQueueSlice, header)
 
-    async def _query(self, header: QueryMessageHeader, cluster: str | None) -> list[StoredMessage]:
+    async def _query(
+        self,
+        header: QueryMessageHeader,
+        cluster: str | None,
+        on_answer: OnAnswer = _ignore,
+        on_failure: OnFailure | None = None,
+    ) -> list[StoredMessage]:
+        failures: list[RemotingError] = []
         addresses = await self._servers.addresses_of(header.topic, cluster)
-        found = await gather_by_key(
-            addresses, lambda name: self._query_at(name, addresses[name], header)
-        )
+
+        async def query(name: str) -> list[StoredMessage]:
+            try:
+                answer = await self._query_at(name, addresses[name], header)
+            except RemotingError as exc:
+                if on_failure is None:
+                    raise
+                failures.append(exc)
+                answer = []
+            on_answer()
+            return answer
+
+        found = await gather_by_key(addresses, query)
+        if failures and not any(found.values()):
+            raise failures[0]  # whether there is such a message is not known
+        for failure in failures:
+            assert on_failure is not None
+            on_failure(failure)
         return [message for part in found.values() for message in part]
 
     async def _query_at(
@@ -239,7 +325,7 @@ class Messages:
         return any(address in broker.broker_addrs.values() for broker in brokers)
 
 
-def _index_query(
+def _index_query(  # noqa: PLR0913  all fields of the header
     topic: str,
     key: str,
     limit: int,
@@ -247,6 +333,7 @@ def _index_query(
     end: int | None,
     *,
     index_type: str | None = None,
+    last_key: str | None = None,
 ) -> QueryMessageHeader:
     return QueryMessageHeader(
         topic=topic,
@@ -255,6 +342,7 @@ def _index_query(
         begin_timestamp=begin,
         end_timestamp=_END_OF_TIME if end is None else end,
         index_type=index_type,
+        last_key=last_key,
     )
 
 

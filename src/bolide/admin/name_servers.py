@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 
 from bolide import properties
+from bolide.admin.errors import NoNameServer
 from bolide.admin.servers import Servers
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import ClusterInfo, KvTable, TopicList
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.frame import Frame
+from bolide.protocol.header import Header
 from bolide.protocol.headers.namesrv import (
     AddWritePermReply,
     BrokerNameHeader,
@@ -23,7 +26,11 @@ ORDER_CONF = "ORDER_TOPIC_CONFIG"
 
 
 class NameServers:
-    """The NameServers of a cluster; changes are sent to every one of them."""
+    """The NameServers of a cluster; changes are sent to every one of them.
+
+    Methods with `at` send the request to that NameServer only, for callers that report on each:
+    NameServers do not synchronize, so that a change may reach some of them and not others.
+    """
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -32,15 +39,20 @@ class NameServers:
     def addresses(self) -> tuple[str, ...]:
         return self._servers.name_servers
 
-    async def config(self) -> dict[str, dict[str, str]]:
+    def require_addresses(self) -> tuple[str, ...]:
+        """The addresses; raises NoNameServer if there are none."""
+        if not self.addresses:
+            raise NoNameServer
+        return self.addresses
+
+    async def config(self, at: str | None = None) -> dict[str, dict[str, str]]:
         """The settings of each NameServer, by address."""
-        replies = await self._servers.call_every_name_server(RequestCode.GET_NAMESRV_CONFIG)
+        replies = await self._call(RequestCode.GET_NAMESRV_CONFIG, at=at)
         return {at: properties.parse(reply.body.decode()) for at, reply in replies.items()}
 
     async def config_at(self, address: str) -> dict[str, str]:
         """The settings of one NameServer."""
-        reply = await self._servers.call(address, RequestCode.GET_NAMESRV_CONFIG)
-        return properties.parse(reply.body.decode())
+        return (await self.config(at=address))[address]
 
     async def cluster_info_at(self, address: str) -> ClusterInfo:
         """The clusters and brokers that one NameServer knows."""
@@ -52,13 +64,16 @@ class NameServers:
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
         return (await self._servers.fetch(address, code, TopicList)).topic_list
 
-    async def update_config(self, changes: Mapping[str, str]) -> None:
+    async def update_config(self, changes: Mapping[str, str], *, at: str | None = None) -> None:
+        """Raises NoPermission or InvalidParameter, which name the setting."""
         body = properties.render(changes).encode()
-        await self._servers.call_every_name_server(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
+        await self._call(RequestCode.UPDATE_NAMESRV_CONFIG, at=at, body=body)
 
-    async def put_value(self, namespace: str, key: str, value: str) -> None:
+    async def put_value(
+        self, namespace: str, key: str, value: str, *, at: str | None = None
+    ) -> None:
         header = PutKvHeader(namespace, key, value)
-        await self._servers.call_every_name_server(RequestCode.PUT_KV_CONFIG, header)
+        await self._call(RequestCode.PUT_KV_CONFIG, header, at=at)
 
     async def find_value(self, namespace: str, key: str) -> str | None:
         header = KvHeader(namespace, key)
@@ -68,9 +83,9 @@ class NameServers:
             return None
         return KvReply.from_fields(reply.fields).value
 
-    async def delete_value(self, namespace: str, key: str) -> None:
-        header = KvHeader(namespace, key)
-        await self._servers.call_every_name_server(RequestCode.DELETE_KV_CONFIG, header)
+    async def delete_value(self, namespace: str, key: str, *, at: str | None = None) -> None:
+        """Delete a value; a value that does not exist is no error."""
+        await self._call(RequestCode.DELETE_KV_CONFIG, KvHeader(namespace, key), at=at)
 
     async def values(self, namespace: str) -> dict[str, str]:
         """The entries of a namespace; empty if it does not exist."""
@@ -101,20 +116,43 @@ class NameServers:
     async def delete_order_conf(self, topic: str) -> None:
         await self.delete_value(ORDER_CONF, topic)
 
-    async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Remove write permission from a broker; returns the changed topics per NameServer."""
+    async def wipe_write_perm(self, broker_name: str, *, at: str | None = None) -> dict[str, int]:
+        """Remove the write permission of a broker from its routes, so that producers leave it.
+
+        Consumers go on reading. A registration with changed topics gives the permission back, as
+        does the start of the NameServer.
+
+        Returns:
+            The number of topics of the broker per NameServer.
+        """
         code, header = RequestCode.WIPE_WRITE_PERM_OF_BROKER, BrokerNameHeader(broker_name)
-        replies = await self._servers.call_every_name_server(code, header)
+        replies = await self._call(code, header, at=at)
         return {
             at: WipeWritePermReply.from_fields(reply.fields).wipe_topic_count
             for at, reply in replies.items()
         }
 
-    async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Undo `wipe_write_perm`; returns the changed topics per NameServer."""
+    async def add_write_perm(self, broker_name: str, *, at: str | None = None) -> dict[str, int]:
+        """Undo `wipe_write_perm`; returns the number of topics per NameServer.
+
+        All topics of the broker can be read and written then, until the broker registers changed
+        topics, also those that could not before.
+        """
         code, header = RequestCode.ADD_WRITE_PERM_OF_BROKER, BrokerNameHeader(broker_name)
-        replies = await self._servers.call_every_name_server(code, header)
+        replies = await self._call(code, header, at=at)
         return {
             at: AddWritePermReply.from_fields(reply.fields).add_topic_count
             for at, reply in replies.items()
         }
+
+    async def _call(
+        self,
+        code: RequestCode,
+        header: Header | None = None,
+        *,
+        at: str | None = None,
+        body: bytes = b"",
+    ) -> dict[str, Frame]:
+        if at is None:
+            return await self._servers.call_every_name_server(code, header, body=body)
+        return {at: await self._servers.call(at, code, header, body=body)}

@@ -1,9 +1,12 @@
 """Offsets: the bounds of queues, the committed offsets of groups, and their reset."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bolide.admin.errors import GroupUnknown
+import msgspec
+
+from bolide import properties
+from bolide.admin.errors import GroupUnknown, NoOffsets
 from bolide.admin.logical_queues import logical_progress, logical_queues
 from bolide.admin.servers import Servers, gather_by_key
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -14,7 +17,7 @@ from bolide.protocol.bodies.offsets import (
     ResetOffsets,
 )
 from bolide.protocol.bodies.stats import ConsumeStats, QueueProgress
-from bolide.protocol.bodies.topics import TopicStats
+from bolide.protocol.bodies.topics import TopicOffset, TopicStats
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.groups import ConsumeStatsHeader, TopicGroupHeader
 from bolide.protocol.headers.offsets import (
@@ -31,7 +34,7 @@ from bolide.protocol.headers.offsets import (
     StoreTimeReply,
 )
 from bolide.protocol.headers.topics import TopicHeader
-from bolide.protocol.refusals import QueryNotFound
+from bolide.protocol.refusals import QueryNotFound, Refusal
 from bolide.protocol.static_topics.addressing import physical_fields
 
 AT_END = -1
@@ -51,6 +54,29 @@ class Rollback:
     """The offset of the requested time."""
     reset_offset: int
     """The committed offset after the reset."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMove:
+    """A change of the committed offset of a group in one queue, before it is made."""
+
+    queue: MessageQueue
+    min_offset: int
+    max_offset: int
+    before: int | None
+    """None if the group has not committed an offset in this queue."""
+    after: int
+
+    @property
+    def redelivered(self) -> int:
+        """The number of stored messages that will be delivered again."""
+        return 0 if self.before is None else max(self.before - max(self.after, self.min_offset), 0)
+
+    @property
+    def skipped(self) -> int:
+        """The number of stored messages that will never be delivered."""
+        begin = max(self.before or 0, self.min_offset)
+        return 0 if self.before is None else max(self.after - begin, 0)
 
 
 class Offsets:
@@ -158,6 +184,13 @@ class Offsets:
     ) -> dict[MessageQueue, int]:
         """Reset a group and its running consumers to a time; without `force` only backwards.
 
+        Args:
+            group: the consumer group.
+            topic: the topic; queues of a static topic are its physical ones.
+            timestamp: the time, or AT_END.
+            force: False leaves queues alone that would move forwards.
+            cluster: only the brokers of this cluster.
+
         Raises:
             ConsumerNotOnline: the broker resets offsets only through connected consumers, and
                 none is connected; use `reset_stopped`.
@@ -167,8 +200,78 @@ class Offsets:
         )
         moved: dict[MessageQueue, int] = {}
         for address in (await self._servers.addresses_of(topic, cluster)).values():
-            moved |= await self._reset(address, header)
+            if not force and await self._resets_itself(address):
+                moved |= await self._reset_backwards(address, header)
+            else:
+                moved |= await self._reset(address, header)
         return moved
+
+    async def _resets_itself(self, address: str) -> bool:
+        """Whether the broker moves the offsets itself, and then forwards too, as since 5.0."""
+        try:
+            reply = await self._servers.call(address, RequestCode.GET_BROKER_CONFIG)
+        except Refusal:
+            return False
+        settings = properties.parse(reply.body.decode())
+        return settings.get("useServerSideResetOffset", "").lower() == "true"
+
+    async def _reset_backwards(
+        self, address: str, header: ResetOffsetHeader
+    ) -> dict[MessageQueue, int]:
+        moves = await self._moves_at(
+            address, header.group, header.topic, header.timestamp, force=False
+        )
+        for each in moves:
+            if each.before is not None and each.after < each.before:
+                one = msgspec.structs.replace(
+                    header, queue_id=each.queue.queue_id, offset=each.after
+                )
+                await self._reset(address, one)
+        return {each.queue: each.after for each in moves}
+
+    async def plan_reset(
+        self,
+        group: str,
+        topic: str,
+        timestamp: int,
+        *,
+        force: bool = True,
+        cluster: str | None = None,
+    ) -> list[OffsetMove]:
+        """What `reset_by_time` and `reset_stopped` would do, queue by queue."""
+        addresses = (await self._servers.addresses_of(topic, cluster)).values()
+        found = await gather_by_key(
+            addresses,
+            lambda address: self._moves_at(address, group, topic, timestamp, force=force),
+        )
+        return [move for moves in found.values() for move in moves]
+
+    async def _moves_at(
+        self, address: str, group: str, topic: str, timestamp: int, *, force: bool
+    ) -> list[OffsetMove]:
+        ends, known = await self._ends_and_progress(address, group, topic)
+
+        async def move(queue: MessageQueue) -> OffsetMove:
+            bounds = ends[queue]
+            after = bounds.max_offset
+            if timestamp != AT_END:
+                after = await self.search_at(address, queue, timestamp)
+            before = known[queue].consumer_offset if queue in known else None
+            if before is not None and not force:
+                after = min(after, before)
+            return OffsetMove(queue, bounds.min_offset, bounds.max_offset, before, after)
+
+        return [*(await gather_by_key(sorted(ends), move)).values()]
+
+    async def _ends_and_progress(
+        self, address: str, group: str, topic: str
+    ) -> tuple[dict[MessageQueue, TopicOffset], dict[MessageQueue, QueueProgress]]:
+        """The bounds of the queues of a topic on one broker, and the offsets of a group there."""
+        code = RequestCode.GET_TOPIC_STATS_INFO
+        ends = await self._servers.fetch(address, code, TopicStats, TopicHeader(topic))
+        stats = await self.progress_at(address, group)
+        known = {q: at for q, at in stats.offset_table.items() if at.consumer_offset >= 0}
+        return ends.offset_table, known
 
     async def reset_stopped(
         self,
@@ -187,6 +290,17 @@ class Offsets:
                     await self._roll_back(address, group, (queue, progress), timestamp, force)
                 )
         return moved
+
+    async def plan_queue_reset(
+        self, address: str, group: str, queue: MessageQueue, offset: int
+    ) -> OffsetMove:
+        """What `reset_queue` would do."""
+        ends, known = await self._ends_and_progress(address, group, queue.topic)
+        for each, bounds in ends.items():
+            if each.queue_id == queue.queue_id:
+                before = known[each].consumer_offset if each in known else None
+                return OffsetMove(each, bounds.min_offset, bounds.max_offset, before, offset)
+        return OffsetMove(queue, 0, 0, None, offset)
 
     async def reset_queue(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
         """Reset a group and its running consumer to an offset in one queue."""
@@ -210,6 +324,37 @@ class Offsets:
         )
         for address in (await self._servers.addresses_of_group(source)).values():
             await self._servers.call(address, RequestCode.CLONE_GROUP_OFFSET, header)
+
+    async def plan_copy(self, source: str, target: str, topic: str) -> dict[str, list[OffsetMove]]:
+        """What it does to a group to get the offsets of another one, by address of the broker.
+
+        Raises:
+            NoOffsets: the source has not consumed the topic.
+        """
+        plan = {}
+        for address in (await self._servers.addresses_of(topic)).values():
+            ends, known = await self._ends_and_progress(address, target, topic)
+            stats = await self.progress_at(address, source)
+            plan[address] = [
+                OffsetMove(
+                    queue,
+                    bounds.min_offset,
+                    bounds.max_offset,
+                    known[queue].consumer_offset if queue in known else None,
+                    stats.offset_table[queue].consumer_offset,
+                )
+                for queue, bounds in sorted(ends.items())
+                if queue in stats.offset_table and stats.offset_table[queue].consumer_offset >= 0
+            ]
+        if not any(plan.values()):
+            raise NoOffsets(source, topic)
+        return plan
+
+    async def commit_moves(self, group: str, plan: Mapping[str, Iterable[OffsetMove]]) -> None:
+        """Commit planned offsets; running consumers of the group overwrite them."""
+        for address, moves in plan.items():
+            for each in moves:
+                await self.commit(address, group, each.queue, each.after)
 
     async def status(
         self, group: str, topic: str, client_id: str | None = None

@@ -7,8 +7,10 @@ import msgspec
 from bolide.admin.errors import AttributeUnknown
 from bolide.admin.logical_queues import logical_bounds, logical_queues
 from bolide.admin.servers import Servers, gather_by_key
+from bolide.model.names import READ
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
+from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import TopicList, TopicRoute
 from bolide.protocol.bodies.topics import (
     MappedTopicConfigTable,
@@ -47,8 +49,29 @@ class Topics:
         reply = await self._servers.call_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         return fastjson.decode(reply.body, TopicList).topic_list
 
+    async def system_at(self, address: str) -> list[str]:
+        """The system topics of one broker."""
+        reply = await self._servers.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        return fastjson.decode(reply.body, TopicList).topic_list
+
     async def route(self, topic: str) -> TopicRoute:
         return await self._servers.route(topic)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that consumers read, sorted; those of a static topic are the logical ones."""
+        if static := await logical_queues(self._servers, [topic]):
+            return sorted(static)
+        return sorted(
+            MessageQueue(topic, data.broker_name, number)
+            for data in (await self._servers.route(topic)).queue_datas
+            if data.perm & READ
+            for number in range(data.read_queue_nums)
+        )
+
+    async def first_address(self, topic: str) -> str:
+        """The address of the first broker, by name, that serves the topic."""
+        address, *_ = (await self._servers.addresses_of(topic)).values()
+        return address
 
     async def clusters(self, topic: str) -> list[str]:
         """The clusters that serve the topic."""
@@ -95,9 +118,17 @@ class Topics:
                     raise AttributeUnknown(address, name)
 
     async def update_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
-        """Create or change many topics in one request; not supported by RocketMQ 4.9."""
-        body = fastjson.encode(TopicConfigList([*configs]))
-        await self._servers.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        """Create or change many topics in one request, or one by one at RocketMQ 4.9.
+
+        Raises the errors of `update`.
+        """
+        wanted = [*configs]
+        body = fastjson.encode(TopicConfigList(wanted))
+        try:
+            await self._servers.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        except RequestCodeNotSupported:
+            for config in wanted:
+                await self.update(address, config)
 
     async def create(
         self,
@@ -138,6 +169,11 @@ class Topics:
         code = RequestCode.DELETE_TOPIC_IN_NAMESRV
         await self._servers.call_every_name_server(code, DeleteTopicHeader(topic, cluster))
 
+    async def delete_at(self, address: str, topic: str) -> None:
+        """Delete a topic and its messages from one broker; its slaves follow."""
+        header = TopicHeader(topic)
+        await self._servers.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+
     async def stats(self, topic: str, cluster: str | None = None) -> TopicStats:
         """The bounds of all queues, from all brokers that serve the topic; rates are summed.
 
@@ -162,10 +198,11 @@ class Topics:
     async def groups(self, topic: str) -> list[str]:
         """The groups that consume or have consumed the topic, on any broker."""
         addresses = (await self._servers.addresses_of(topic)).values()
-        found = await gather_by_key(addresses, lambda address: self._groups_at(address, topic))
+        found = await gather_by_key(addresses, lambda address: self.groups_at(address, topic))
         return sorted({group for part in found.values() for group in part.group_list})
 
-    async def _groups_at(self, address: str, topic: str) -> GroupList:
+    async def groups_at(self, address: str, topic: str) -> GroupList:
+        """The groups that consume the topic at one broker: subscribed now, or with offsets."""
         code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
         return await self._servers.fetch(address, code, GroupList, TopicHeader(topic))
 

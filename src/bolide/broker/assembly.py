@@ -50,7 +50,7 @@ from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.queue_locks import QueueLocks
 from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topic_handlers import TopicHandlers
-from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.metadata.topics import TopicTable, is_system_topic
 from bolide.broker.pop.ack_handlers import PopAckHandlers
 from bolide.broker.pop.acting import ActingPop
 from bolide.broker.pop.notification import NotificationHandlers
@@ -92,6 +92,7 @@ from bolide.model.message import Host
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import UniqueIdMaker
 from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.latencies import RpcLatencies
 from bolide.store.config import delay_levels
 from bolide.store.message_store import MessageStore
 
@@ -140,7 +141,10 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
     config, levels = cell.value, delay_levels(given.store_cell.value.message_delay_level)
     background, long_polling = Background(), LongPolling()
     statistics = Statistics(
-        config.broker_cluster_name, now, idle_minutes=config.max_stats_idle_time
+        config.broker_cluster_name,
+        now,
+        idle_minutes=config.max_stats_idle_time,
+        is_system=lambda topic: is_system_topic(topic, cell.value),
     )
 
     # Metadata: topics, groups, offsets, clients.
@@ -186,6 +190,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         delays=levels,
         store_host=host,
         is_delivered=duplicates.is_delivered,
+        on_delivered=statistics.delivered_delayed,
         now=now,
     )
     recurring = Recurring(topics.find, now)
@@ -199,6 +204,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         now=now,
         disk=given.disk,
         continuations=(recurring.continued,),
+        on_stored=statistics.stored,
     )
     peers = Peers(cell)
     transactions = Coordinator(
@@ -340,7 +346,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
             store_config=given.store_cell,
             is_master=given.role.is_master,
         ),
-        dispatcher=Dispatcher(),
+        dispatcher=Dispatcher(latencies=RpcLatencies()),
         fast_path=None,
     )
     transaction_handlers = TransactionHandlers(
@@ -352,7 +358,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         *_message_handlers(given, parts),
         *_tool_handlers(given, parts, tables),
     ]
-    parts.dispatcher = Dispatcher(*handlers, gate=given.gate)
+    parts.dispatcher = Dispatcher(*handlers, gate=given.gate, latencies=parts.dispatcher.latencies)
     StaticTopicRequests(
         mappings, queue_access, background, offsets=offsets, receive=sends.receive
     ).take_over(parts.dispatcher.routes)
@@ -435,6 +441,7 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
             filters=parts.filters,
             cell=parts.cell,
             identify=given.gate.identify if given.gate.access.verifies_identity else None,
+            on_registered=parts.statistics.registered,
         ),
         OffsetHandlers(
             store=parts.store,
@@ -465,6 +472,7 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
             cell=parts.cell,
             store_host=given.host,
             now=given.now,
+            on_stored=parts.statistics.stored,
         ),
     ]
 
@@ -591,8 +599,15 @@ def _fast_path(parts: Parts, host: Host) -> "FastPath | None":
             halves=parts.transactions.queue,
             plans=prepared,
             fall_throughs=fall_throughs,
+            latencies=parts.dispatcher.latencies,
         ),
-        pulls.PullPath(parts.pulls, gate=parts.gate, plans=prepared, fall_throughs=fall_throughs),
+        pulls.PullPath(
+            parts.pulls,
+            gate=parts.gate,
+            plans=prepared,
+            fall_throughs=fall_throughs,
+            latencies=parts.dispatcher.latencies,
+        ),
         fall_throughs,
     )
 

@@ -67,6 +67,7 @@ class DelayScheduler:
         delays: tuple[int, ...],
         store_host: bytes,
         is_delivered: Callable[[RecordDraft, int], bool] = lambda *_: False,
+        on_delivered: Callable[[int, str, int, int], None] = lambda *_: None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -78,6 +79,8 @@ class DelayScheduler:
         self._store_host = store_host
         self._now = now
         self._is_delivered = is_delivered
+        self._on_delivered = on_delivered
+        """Called with the queue of delayed messages, the topic, its queue, and the size."""
         self._arrived = asyncio.Event()
         self._saving = threading.Lock()  # one file, one writer
         self._stuck: set[int] = set()
@@ -228,7 +231,10 @@ class DelayScheduler:
         draft = self._restored(record)
         if draft is not None and not self._is_delivered(draft, record.physical_offset):
             try:
-                self._redeliver_if_lost(level, record.queue_offset, self._intake.append(draft))
+                appended = self._intake.append(draft)
+                self._redeliver_if_lost(level, record.queue_offset, appended)
+                target = draft.topic.decode(), draft.queue_id
+                self._on_delivered(level - 1, *target, appended.size)
             except RecordTooLarge:  # maxMessageSize was reduced and may be raised again
                 raise
             except ValueError as exc:

@@ -44,6 +44,8 @@ class Worker:
     """0 selects a free port at each start."""
     ha_listen_port: int
     root: Path
+    metrics_port: int | None = None
+    """None: the first free one."""
 
     @property
     def label(self) -> str:
@@ -64,7 +66,11 @@ class Worker:
             "storePathRootDir": str(self.root),
             # One file per worker: a change at run time applies to one worker only.
             "brokerConfigPath": str(self.root / "config" / "broker.properties"),
-        }
+        } | self._metrics_texts()
+
+    def _metrics_texts(self) -> dict[str, str]:
+        port = self.metrics_port
+        return {} if port is None else {"metricsPromExporterPort": str(port)}
 
 
 def workers_of(broker: BrokerConfig, store: StoreConfig) -> list[Worker]:
@@ -131,6 +137,7 @@ def _worker(number: int, broker: BrokerConfig, root: Path) -> Worker:
         broker.listen_port + step,
         broker.ha_listen_port + step,
         root / f"worker-{number}",
+        broker.metrics_prom_exporter_port + number if broker.metrics_port_given else None,
     )
 
 

@@ -140,6 +140,12 @@ class Registration:
             registrars = [each for each in registrars if each.is_responsive]
         return all(each.last_attempted >= changes for each in registrars)
 
+    @property
+    def accepted_by(self) -> list[str]:
+        """NameServers that have accepted the last registration sent to them."""
+        registrars = dict(self._registrars)
+        return [server for server, each in registrars.items() if each.is_responsive]
+
     def record_change(self, _: object = None) -> None:
         """Register anew soon: topics or settings have changed."""
         self._changes += 1

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +16,7 @@ from bolide.auth.choice import choose_access
 from bolide.auth.credentials import inner_signers
 from bolide.broker.components import Parts, Surroundings
 from bolide.broker.gate import BetweenTerms, Gate
+from bolide.broker.metrics.collection import BrokerMetrics
 from bolide.broker.registration import Registration
 from bolide.broker.replicas.controllers import Controllers, GroupState
 from bolide.broker.replicas.handlers import RoleChangeHandlers
@@ -25,10 +26,12 @@ from bolide.broker.replicas.membership import Membership
 from bolide.broker.replicas.role import Role, configured_role
 from bolide.broker.settings import config as settings
 from bolide.broker.settings.config import HA_PORT_DELTA, VIP_PORT_DELTA, BrokerConfig
+from bolide.broker.statistics import Statistics
 from bolide.broker.tables import Tables
 from bolide.broker.term import Term, report_end
 from bolide.config import ConfigCell
 from bolide.errors import ConfigError
+from bolide.metrics.exporter import Exporter
 from bolide.model.message import Host
 from bolide.remoting.address import format_address
 from bolide.remoting.client import RemotingClient
@@ -77,7 +80,8 @@ class Broker:
         progress: Progress | None = None,
         disk: Disk | None = None,
     ) -> None:
-        if config.listen_port == 0:
+        has_any_port = config.listen_port == 0
+        if has_any_port:
             port = _free_port(config.bind_address)
             config = replace(config, listen_port=port, ha_listen_port=port + HA_PORT_DELTA)
         self.config = ConfigCell(config, check=settings.check)
@@ -95,6 +99,17 @@ class Broker:
         """The term of a master that may not begin yet; `parts` are those of the term before."""
         self._known_confirmed: int | None = None
         """What was confirmed before that term."""
+        self._is_started = False
+        self._metrics = BrokerMetrics(
+            config,
+            lambda: self._term.parts if self._is_started else None,
+            lambda: self._registered,
+            now,
+        )
+        self.metrics = Exporter(
+            config, self._metrics.begin, self._metrics.readiness, any_port=has_any_port
+        )
+        """Serves /metrics; from before the store is opened."""
         self._has_lease = True
         """As the parts of the present term were told; always without controllers."""
 
@@ -106,6 +121,7 @@ class Broker:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as starting:  # a failure stops the parts started before it
+            await starting.enter_async_context(self.metrics)
             starting.push_async_callback(asyncio.to_thread, self.store.close)
             await uninterrupted(asyncio.to_thread(self.store.__enter__))
             config = self.config.value
@@ -134,6 +150,8 @@ class Broker:
             with suppress(TimeoutError):  # serve without NameServers; registration keeps retrying
                 async with asyncio.timeout(_REGISTRATION_WAIT):
                     await self._term.registration.known()
+            self._is_started = True
+            starting.push_async_callback(self.metrics.quiet)
             self._running = starting.pop_all()
         return self
 
@@ -238,6 +256,7 @@ class Broker:
         """Serve in a term that follows another one."""
         before, self._term = self._term, term
         self.parts.clients.adopt(before.parts.clients)
+        self._count_connections(self.parts.statistics)
         for server in self._servers:
             server.switch(self.parts.dispatcher, self.parts.connection_lost, self.parts.fast_path)
         may_act = self.membership is None or self.membership.has_lease
@@ -247,6 +266,18 @@ class Broker:
             self._lease_changed(False, is_new=True)
         took = time.monotonic() - self._role_begun
         log.warning("this broker is %s now, after %.3f s", self.parts.role, took)
+
+    def _count_connections(self, statistics: Statistics) -> None:
+        """Have the statistics told of connections, from now on."""
+
+        def counted() -> list[int]:
+            each = [astuple(server.counts) for server in self._servers]
+            return [sum(counts) for counts in zip(*each, strict=True)]
+
+        before = counted()
+        statistics.before_read.add(
+            lambda: statistics.channels([a - b for a, b in zip(counted(), before, strict=True)])
+        )
 
     def _run_jobs(self, *, may_act: bool = True) -> None:
         self._registered = self._registration()
@@ -338,6 +369,7 @@ class Broker:
                 fast=parts.fast_path,
             )
             self._servers.append(await starting.enter_async_context(server))
+        self._count_connections(parts.statistics)
         # Both at once: a client whose pull is answered at shutdown would pull again immediately.
         starting.push_async_callback(close_all, self._servers)
 

@@ -163,3 +163,4 @@ def connect_fast_path(
     parts.intake.on_burst_end.add(sends.end_burst)
     parts.statistics.before_read.add(sends.report_queues)
     parts.statistics.before_read.add(pulls.report_tallies)
+    parts.statistics.before_read.add(sends.report_traffic)

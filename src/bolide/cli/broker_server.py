@@ -14,7 +14,7 @@ from bolide.broker.settings.config import (
     BrokerConfig,
     BrokerRole,
 )
-from bolide.cli.exposure import describe_encryption, describe_exposure
+from bolide.cli.exposure import describe_encryption, describe_exposure, describe_metrics
 from bolide.cli.process_setup import reload_logs
 from bolide.cli.server_process import ServerProcess
 from bolide.lifeline import Lifeline
@@ -97,6 +97,8 @@ def announce(broker: Broker) -> None:
     print(meaning_of_an_answer(config, broker.store_config.value))
     print(describe_exposure(config, config.listen_port, "send and read"))
     print(describe_encryption(config))
+    if broker.metrics.address is not None:
+        print(describe_metrics(broker.metrics.address))
     print(
         f"The broker[{config.broker_name}, {broker.address}] boot success."
         f" serializeType=JSON{named}",

@@ -303,7 +303,7 @@ def _member_at(state: "ClusterState", address: str | None) -> str | None:
 
 
 def _print_status(state: "ClusterState", groups: dict[str, dict[int, str]] | None) -> None:
-    from bolide.cli.admin.output import Table  # noqa: PLC0415
+    from bolide.cli.tables import Table  # noqa: PLC0415
     from bolide.cluster.control import uptime  # noqa: PLC0415
 
     table = Table("Member", "Role", "Address", "Pid", "Uptime", "State", "Directory")

@@ -33,6 +33,12 @@ SettingWords = Annotated[
 ]
 FAILED = 1
 """Exit code: the request was refused or failed."""
+USAGE = 2
+"""Exit code: an option or its value cannot be used."""
+UNREACHABLE = 3
+"""Exit code: a server could not be reached, or did not answer."""
+NOT_APPLICABLE = 4
+"""Exit code: the command has no meaning for these servers."""
 DAMAGE_FOUND = 1
 START_FAILED = 3
 UNREACHABLE = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bolide import logs
 from bolide.auth.settings import IGNORED_ACCESS, refuse_other_classes
-from bolide.cli.exposure import describe_encryption, describe_exposure
+from bolide.cli.exposure import describe_encryption, describe_exposure, describe_metrics
 from bolide.cli.process_setup import reload_logs
 from bolide.cli.server_process import ServerProcess
 from bolide.cli.settings_sources import merge_texts, print_config
@@ -15,6 +15,7 @@ from bolide.controller.config import ALL_IGNORED, ControllerConfig
 from bolide.controller.server import Controller
 from bolide.lifeline import Lifeline
 from bolide.logs import LogLevel
+from bolide.metrics.settings import with_port_given
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
 from bolide.remoting.settings import find_file
@@ -54,6 +55,7 @@ def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> 
 
 def load_settings(texts: dict[str, str], *, strict: bool) -> ControllerConfig:
     refuse_other_classes(texts)
+    texts = with_port_given(texts)
     return load(ControllerConfig, texts, ignored=ALL_IGNORED | IGNORED_ACCESS, strict=strict)
 
 
@@ -85,6 +87,8 @@ def announce(server: Controller) -> None:
     rights = "register brokers and ask for elections"
     print(describe_exposure(config, config.listen_port, rights))
     print(describe_encryption(config), flush=True)
+    if server.metrics.address is not None:
+        print(describe_metrics(server.metrics.address), flush=True)
 
 
 async def _run(server: Controller, log_file: Path | None, lifeline: Lifeline) -> None:

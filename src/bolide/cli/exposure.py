@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from bolide.remoting.address import format_address, is_loopback_host
+from bolide.remoting.address import format_address, is_loopback_host, split_address
 from bolide.remoting.tls import UNCERTIFIED_CLIENTS, ClientAuth, TlsMode
 
 
@@ -66,6 +66,17 @@ def _describe_control(config: ExposedServer) -> str:
             " false."
         )
     return "Access control is on: requests must be signed."
+
+
+def describe_metrics(address: str) -> str:
+    """One line: where metrics are, and who can read them."""
+    host, _ = split_address(address)
+    who = (
+        "from this machine only"
+        if is_loopback_host(host)
+        else "by anybody who reaches it; there is no access control, and nothing can be changed"
+    )
+    return f"Metrics at http://{address}/metrics, readable {who}."
 
 
 def describe_encryption(config: ExposedServer) -> str:

@@ -195,7 +195,7 @@ def _document(server: "RunningServer") -> dict[str, object]:
 
 
 def _print_table(servers: Iterable["RunningServer"]) -> None:
-    from bolide.cli.admin.output import Table  # noqa: PLC0415
+    from bolide.cli.tables import Table  # noqa: PLC0415
 
     table = Table(
         "Kind", "Name", "Pid", "State", "Since", "Addresses", "Version", "Of", "Directory"

@@ -9,7 +9,7 @@ from pathlib import Path
 from bolide import logs
 from bolide.auth.settings import refuse_other_classes
 from bolide.cli import controller_server
-from bolide.cli.exposure import describe_encryption, describe_exposure
+from bolide.cli.exposure import describe_encryption, describe_exposure, describe_metrics
 from bolide.cli.process_setup import reload_logs
 from bolide.cli.server_process import ServerProcess
 from bolide.cli.settings_sources import merge_texts, print_config
@@ -24,6 +24,7 @@ from bolide.config import (
 from bolide.controller.config import ControllerConfig
 from bolide.lifeline import Lifeline
 from bolide.logs import LogLevel
+from bolide.metrics.settings import with_port_given
 from bolide.namesrv.config import ALL_IGNORED, CONTROLLER_KEYS, IGNORED, NameServerConfig
 from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
@@ -73,6 +74,7 @@ def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> 
 
 def load_settings(texts: dict[str, str], *, strict: bool) -> NameServerConfig:
     refuse_other_classes(texts)
+    texts = with_port_given(texts)
     return load(NameServerConfig, texts, ignored=ALL_IGNORED, others=CONTROLLER_KEYS, strict=strict)
 
 
@@ -147,6 +149,8 @@ def announce(server: NameServer) -> None:
     print(f"The Name Server boot success. serializeType=JSON, address {address}")
     print(describe_exposure(config, server.port, "look up routes and register brokers"))
     print(describe_encryption(config), flush=True)
+    if server.metrics.address is not None:
+        print(describe_metrics(server.metrics.address), flush=True)
     if server.controller is not None:
         controller_server.announce(server.controller)
 

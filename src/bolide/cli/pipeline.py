@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bolide.cli import pipeline_options as opt
-from bolide.cli.admin.output import Table, print_json
 from bolide.cli.command_line import FAILED, ExitOnError, fail, parse_settings, require_spark
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 
 if TYPE_CHECKING:
     from bolide.arrow.cluster import Connection
@@ -31,7 +32,7 @@ def list_(
     shown = states if every_run else _last_of_each(states)
     if as_json:
         for state in shown:
-            print_json(state)
+            print_document(state)
         return
     _print_states(shown)
 
@@ -50,7 +51,7 @@ def status(
     if state is None:
         fail(f"pipeline {name!r} has reported nothing since {since} ago; see --since", FAILED)
     if as_json:
-        print_json(state)
+        print_document(state)
     else:
         _print_state(state)
     if state.state in {"failed", "lost"}:

@@ -4,10 +4,11 @@ Groups load their commands on first use, so that a server does not import the ot
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from bolide.cli.command_line import require_spark
 from bolide.cli.doctor import doctor
@@ -45,6 +46,29 @@ class LazyGroup(TyperGroup):
         """Ignored: typer assigns the registered commands, of which there are none."""
 
 
+class LazyCommand(TyperCommand):
+    """A command of the program that is loaded when it runs or when its options are shown."""
+
+    def __init__(self, name: str, text: str, load: Callable[[], dict[str, Any]]) -> None:
+        self._load = load
+        super().__init__(name, help=text, add_help_option=False)
+
+    @property
+    def loaded(self) -> Any:
+        return self._load()[self.name or ""]
+
+    @property
+    def params(self) -> Any:
+        return self.loaded.params
+
+    @params.setter
+    def params(self, _given: object) -> None:
+        """Ignored: they are those of the command that is loaded."""
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        return self.loaded.make_context(*args, **more)
+
+
 def commands_of(*verbs: Callable[..., None]) -> dict[str, Any]:
     """One command per function, as the commands of a group."""
     app = typer.Typer(rich_markup_mode=None)
@@ -63,15 +87,27 @@ class AdminGroup(LazyGroup):
 
     def load(self) -> dict[str, Any]:
         from bolide.cli.admin.commands import load  # noqa: PLC0415
-        from bolide.cli.tls_options import add_tls_options  # noqa: PLC0415
 
-        commands = load()
-        add_tls_options({name: found for name, found in commands.items() if name != "help"})
-        return commands
+        return load()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        from bolide.cli.admin.commands import COMMANDS  # noqa: PLC0415
+
+        return [*COMMANDS, "help"]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        names = {name.lower(): name for name in self.commands}
-        return super().get_command(ctx, names.get(cmd_name.lower(), cmd_name))
+        from bolide.cli.admin.commands import load_one  # noqa: PLC0415
+
+        names = {name.lower(): name for name in self.list_commands(ctx)}
+        name = names.get(cmd_name.lower())
+        return None if name is None else load_one(name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        from bolide.cli.admin.commands import summaries  # noqa: PLC0415
+
+        for title, section in summaries().items():
+            with formatter.section(title):
+                formatter.write_dl(list(section.items()))
 
 
 class PipelineVerbGroup(LazyGroup):
@@ -142,6 +178,13 @@ class StoreGroup(LazyGroup):
         return commands_of(verify, dump)
 
 
+class MetricsGroup(LazyGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli.metrics import alerts, dashboard  # noqa: PLC0415
+
+        return commands_of(dashboard, alerts)
+
+
 class ChaosGroup(LazyGroup):
     """`bolide chaos` alone, or with options only, is `bolide chaos run`."""
 
@@ -165,8 +208,40 @@ class ClusterGroup(LazyGroup):
         )  # fmt: skip
 
 
+class ConfigGroup(LazyGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli.config import load  # noqa: PLC0415
+
+        return load()
+
+
+class ProgramGroup(TyperGroup):
+    """The commands of `bolide`, with those that are loaded on first use."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, text in _DECLARING.items():
+            self.commands[name] = LazyCommand(name, text, _load_declaring)
+
+
+_DECLARING = {
+    "export": "Write topics, groups, users and policies of a cluster as one YAML document.",
+    "apply": "Make a cluster have the topics, groups, users and policies of a file.",
+}
+
+
+@cache
+def _load_declaring() -> dict[str, Any]:
+    from bolide.cli.declare import load  # noqa: PLC0415
+
+    return load()
+
+
 app = typer.Typer(
-    no_args_is_help=True, help="A RocketMQ-compatible messaging platform.", **_TYPER_OPTIONS
+    cls=ProgramGroup,
+    no_args_is_help=True,
+    help="A RocketMQ-compatible messaging platform.",
+    **_TYPER_OPTIONS,
 )
 app.command()(namesrv)
 app.command()(controller)
@@ -180,8 +255,10 @@ for _group, _name, _text in (
     (ClusterGroup, "cluster", "Run a cluster of processes on this machine."),
     (ChaosGroup, "chaos", "Inject faults under load, and check what was promised."),
     (StoreGroup, "store", "Inspect and repair a store directory."),
+    (MetricsGroup, "metrics", "Print a dashboard for Grafana and alert rules for Prometheus."),
     (BenchGroup, "bench", "Benchmark a Bolide or RocketMQ cluster."),
     (PipelineGroup, "pipeline", "Process messages with Spark."),
+    (ConfigGroup, "config", "Explain the settings of servers."),
 ):
     app.add_typer(
         typer.Typer(cls=_group, no_args_is_help=True, **_TYPER_OPTIONS), name=_name, help=_text

@@ -83,6 +83,7 @@ class StandaloneSettings:
         _refuse_reserved_keys(given)
         of_broker = keys_of(BrokerConfig) | keys_of(StoreConfig)
         of_names = keys_of(NameServerConfig) | CONTROLLER_KEYS
+        of_names -= {"metricsPromExporterPort"}  # the broker's; each needs one of its own
         for_names = {k: v for k, v in given.items() if k in of_names}
         for_broker = {k: v for k, v in given.items() if k in of_broker or k not in for_names}
         chosen = {

@@ -7,6 +7,7 @@ the command runs, and are found by `chosen_tls`.
 import os
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,11 +45,12 @@ class TlsCommand(TyperCommand):
         add_tls_options({"": self})
 
 
-def tls_parameters() -> list[Any]:
+@cache
+def tls_parameters() -> tuple[Any, ...]:
     """The options, as typer declares them."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(_declare)
-    return list(typer.main.get_command(app).params)
+    return tuple(typer.main.get_command(app).params)
 
 
 def _declare(

@@ -4,12 +4,14 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from bolide.auth.settings import AccessSettings
 from bolide.config import Ignored, option
 from bolide.controller.liveness import LeaseTimes
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
+from bolide.metrics.settings import CONTROLLER_PORT, MetricsSettings, check_metrics
 from bolide.remoting.address import format_address, is_loopback_host, split_address
 from bolide.remoting.settings import IGNORED_SERVER, THREADS, ServerSettings
 
@@ -30,12 +32,22 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerConfig(AccessSettings, ServerSettings):
+class ControllerConfig(MetricsSettings, AccessSettings, ServerSettings):
     """All settings of a controller. Durations are seconds here, milliseconds in files."""
+
+    __ours__: ClassVar = frozenset({"metrics_cardinality_limit", "metrics_export_batch"})
 
     listen_port: int = option(
         0,
         "Taken from the address of this controller in controllerDLegerPeers.",
+        bounds=(0, 65535),
+        fixed=True,
+    )
+
+    metrics_prom_exporter_port: int = option(
+        CONTROLLER_PORT,
+        "Port of /metrics. If it is not set and the default is taken, the next free one is used;"
+        " 0 lets the system choose.",
         bounds=(0, 65535),
         fixed=True,
     )
@@ -169,6 +181,7 @@ class ControllerConfig(AccessSettings, ServerSettings):
 
     def check(self) -> None:
         """Raises ConfigError if settings contradict each other or leave a door open."""
+        check_metrics(self)
         self.server_config()
         self.client_tls()
         remote = [each.address for each in self.peers if not is_loopback_host(each.host)]
@@ -210,11 +223,8 @@ def _peer(word: str, offset: int) -> Peer:
 
 _RAFT = "the quorum runs on another Raft library, whose journal is small"
 _DEADLINES = "the leader looks at its deadlines all the time"
-_METRICS = "the controller exports no metrics"
 _PATHS_AND_ADDRESSES = {
     "jRaftServerId", "jRaftInitConf", "jRaftControllerRPCAddr",
-    "metricsExporterType", "metricsGrpcExporterTarget", "metricsPromExporterPort",
-    "metricsPromExporterHost",
 }  # fmt: skip
 _WITHOUT_EFFECT = {
     "controllerThreadPoolNums": ("16", THREADS),
@@ -231,21 +241,12 @@ _WITHOUT_EFFECT = {
     "jRaftInitConf": ("localhost:9880,localhost:9881,localhost:9882", _RAFT),
     "jRaftControllerRPCAddr": ("localhost:9770,localhost:9771,localhost:9772", _RAFT),
     "jRaftScanWaitTimeoutMs": ("1000", _RAFT),
-    "metricsExporterType": ("DISABLE", _METRICS),
-    "metricsGrpcExporterTarget": ("", _METRICS),
-    "metricGrpcExporterTimeOutInMills": ("3000", _METRICS),
-    "metricGrpcExporterIntervalInMills": ("60000", _METRICS),
-    "metricLoggingExporterIntervalInMills": ("10000", _METRICS),
-    "metricsPromExporterPort": ("5557", _METRICS),
-    "metricsPromExporterHost": ("", _METRICS),
-    "metricsLabel": ("", _METRICS),
-    "metricsInDelta": ("false", _METRICS),
 }
 
 IGNORED_CONTROLLER = {
     key: Ignored(default, reason, fixed=key in _PATHS_AND_ADDRESSES)
     for key, (default, reason) in _WITHOUT_EFFECT.items()
-} | {"metricsGrpcExporterHeader": Ignored("", _METRICS, secret=True)}
+}
 """Keys of `ControllerConfig` and `JraftConfig` without effect here."""
 
 IGNORED_ALONE = {"scanNotActiveBrokerInterval": Ignored("5000", _DEADLINES)}

@@ -21,11 +21,13 @@ from bolide.controller.config_handlers import ConfigHandlers
 from bolide.controller.elections import Elections
 from bolide.controller.handlers import AdminHandlers, BrokerHandlers, Leadership
 from bolide.controller.liveness import Leases, LiveTable, boot_clock
+from bolide.controller.metrics import ControllerMetrics
 from bolide.controller.notices import RoleNotices
 from bolide.controller.own_brokers import OwnBrokers
 from bolide.controller.proposals import Proposals, View
 from bolide.controller.state import Outcome, Snapshot
 from bolide.logs import ThrottledLog
+from bolide.metrics.exporter import Exporter
 from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.server import RemotingServer
@@ -93,7 +95,24 @@ class Controller:
         self._server = RemotingServer(
             config.server_config(), self.dispatcher, on_close=self.live.drop_connection
         )
+        self.collector = ControllerMetrics(
+            config,
+            self.dispatcher.latencies,
+            leads=lambda: self.is_acting,
+            knows_leader=lambda: self._log.node is not None and self._log.node.knows_leader,
+            alive=self._alive,
+        )
+        self.metrics = Exporter(config, self.collector.begin, self.collector.readiness)
+        """Serves /metrics, unless the server in whose process this runs does."""
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _alive(self) -> dict[tuple[str, str], int]:
+        """Numbers of live brokers by cluster and group."""
+        found = {}
+        for name in self.live.groups:
+            group = self.view.groups.get(name)
+            found[group.cluster if group else "", name] = len(self.live.alive(name))
+        return found
 
     @property
     def address(self) -> str:
@@ -115,6 +134,8 @@ class Controller:
         async with AsyncExitStack() as starting:  # a failure closes what has been opened
             starting.callback(self._auditor.denials.end_window)
             starting.callback(self._notices.close)
+            if self._has_own_access:
+                await starting.enter_async_context(self.metrics)
             await starting.enter_async_context(self._client)
             await starting.enter_async_context(self._server)
             starting.callback(self._cancel_tasks)

@@ -282,7 +282,7 @@ class Survey:
         names = sorted({each.name for each in facts.brokers})
         answer: Mapping[str, Replicas] | Unanswered = NOT_ASKED
         for address in addresses:
-            found = await self._ask(self._admin.brokers.sync_states(address, names))
+            found = await self._ask(self._admin.controllers.sync_state_sets(address, names))
             answer = found.replicas_info_table if is_known(found) else found
             if is_known(answer):
                 break

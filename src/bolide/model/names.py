@@ -43,6 +43,17 @@ REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 TOOLS_GROUP = "TOOLS_CONSUMER"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+SYSTEM_GROUPS = (
+    TOOLS_GROUP,
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    TRANSACTION_GROUP,
+)
+"""Groups that every broker has from its first start."""
 BROKER_GROUPS = frozenset({TRANSACTION_GROUP, POP_JOURNAL_GROUP, REVIVE_GROUP})
 """Groups whose offsets say from where a broker reads its own topics at a start."""
 
@@ -84,6 +95,11 @@ def is_sendable(topic: str) -> bool:
 def is_internal(topic: str) -> bool:
     """Whether a topic holds messages of other topics, or what the broker keeps for itself."""
     return topic in _INTERNAL or topic.startswith(_REVIVE_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether a group is not made by users."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def reply_topic(cluster: str) -> str:

@@ -9,6 +9,14 @@ KEY_SEPARATOR: Final = " "
 TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
 """Prefix of properties that are never stored."""
 
+REPLAYED_FROM: Final = "REPLAYED_FROM"
+"""Property with the position of the message that a copy was made of: topic/broker/queue@offset.
+
+Tools set it as a user's property; brokers do not know it."""
+
+CAUSE_PROPERTIES: Final = ("FAILURE_CAUSE", "EXCEPTION", "ERROR")
+"""Properties in which consumers say why they failed, in the order in which tools look for them."""
+
 
 class PropertyName:
     """Plain strings, not an enum: they are dictionary keys on the path of every message."""

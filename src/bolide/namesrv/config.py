@@ -1,13 +1,15 @@
 """NameServer settings under RocketMQ's keys (`NamesrvConfig`)."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import ClassVar
 
 from bolide.auth.settings import IGNORED_ACCESS, AccessSettings
-from bolide.config import Ignored, option, options_of
+from bolide.config import Ignored, Unit, option, options_of
 from bolide.controller.config import IGNORED_CONTROLLER, ControllerConfig
 from bolide.logs import LogLevel
+from bolide.metrics.settings import NAME_SERVER_PORT, MetricsSettings
 from bolide.remoting.settings import (
     EVERY_INTERFACE,
     IGNORED_SERVER,
@@ -18,8 +20,10 @@ from bolide.remoting.settings import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameServerConfig(AccessSettings, ServerSettings):
+class NameServerConfig(MetricsSettings, AccessSettings, ServerSettings):
     """All settings of a NameServer. Durations are seconds here, milliseconds in files."""
+
+    __ours__: ClassVar = frozenset(field.name for field in fields(MetricsSettings))
 
     listen_port: int = option(
         9876, "Port to listen on; 0 selects a free port.", bounds=(0, 65535), fixed=True
@@ -30,6 +34,14 @@ class NameServerConfig(AccessSettings, ServerSettings):
         key="useTLS",
         aliases=("tls.enable",),
         ours=True,
+        fixed=True,
+    )
+
+    metrics_prom_exporter_port: int = option(
+        NAME_SERVER_PORT,
+        "Port of /metrics, also for a controller in this process. If it is not set and the default"
+        " is taken, the next free one is used; 0 lets the system choose.",
+        bounds=(0, 65535),
         fixed=True,
     )
 
@@ -74,6 +86,7 @@ class NameServerConfig(AccessSettings, ServerSettings):
         "Seconds after the start in which needWaitForService refuses route look-ups.",
         bounds=(0, 86400),
         live=True,
+        unit=Unit.SECONDS,
     )
 
     # Files and operation

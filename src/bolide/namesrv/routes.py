@@ -73,6 +73,12 @@ class MinIdNotice(NamedTuple):
     header: MinBrokerIdChangeHeader
 
 
+class RouteCounts(NamedTuple):
+    brokers: int
+    groups: int
+    topics: int
+
+
 class RouteTable:
     """All brokers and topics, with a cache of encoded routes; belongs to one event loop."""
 
@@ -115,6 +121,11 @@ class RouteTable:
             *self._master_of(header, broker),
             notices=notices if header.broker_id < lowest_before else (),
         )
+
+    @property
+    def counts(self) -> RouteCounts:
+        """How much is registered."""
+        return RouteCounts(len(self._live), len(self._brokers), len(self._topics))
 
     def touch(self, key: BrokerKey) -> None:
         """Record a heartbeat of a broker."""

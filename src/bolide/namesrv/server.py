@@ -18,6 +18,8 @@ from bolide.controller.config import ControllerConfig
 from bolide.controller.errors import ControllerStoreUnusable
 from bolide.controller.server import Controller
 from bolide.errors import BolideError
+from bolide.metrics.exporter import Collection, Exporter
+from bolide.metrics.settings import check_metrics
 from bolide.namesrv.audit import Subjects
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.handlers import (
@@ -29,6 +31,7 @@ from bolide.namesrv.handlers import (
     TopicHandlers,
 )
 from bolide.namesrv.kv import KvConfig
+from bolide.namesrv.metrics import NameServerMetrics
 from bolide.namesrv.routes import MinIdNotice, RouteTable
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import ClientConfig, RemotingClient
@@ -78,7 +81,19 @@ class NameServer:
         self._server = RemotingServer(
             config.server_config(), self.dispatcher, on_close=self._connection_lost
         )
-        self._is_stopping = False
+        self._is_serving = self._is_stopping = False
+        found = NameServerMetrics(
+            config,
+            self.routes,
+            self.dispatcher.latencies,
+            lambda: len(self._server.connections),
+            is_serving=lambda: self._is_serving,
+            others=self._begin_of_controller,
+        )
+        self.metrics = Exporter(
+            config, found.begin, found.readiness, any_port=config.listen_port == 0
+        )
+        """Serves /metrics, also those of a controller in this process."""
         self._notices: set[asyncio.Task[None]] = set()
         self.config.on_change(self._settings_changed)
 
@@ -94,12 +109,14 @@ class NameServer:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as starting:  # a failure closes what has been opened
             starting.callback(self._auditor.denials.end_window)
+            await starting.enter_async_context(self.metrics)
             await starting.enter_async_context(self._client)
             await starting.enter_async_context(self._server)
             starting.push_async_callback(self._controller_stack.aclose)
             if self.controller is not None:
                 await self._start_controller(self.controller)
             self._resources = starting.pop_all()
+        self._is_serving = True
         self._name = f"namesrv {self.address}"
         self._periodic_tasks = [
             asyncio.create_task(self._scan(), name="namesrv-scan"),
@@ -122,6 +139,11 @@ class NameServer:
             task.cancel()
         await asyncio.gather(*self._periodic_tasks, return_exceptions=True)
         await self._resources.aclose()
+
+    def _begin_of_controller(self) -> Collection:
+        if self.controller is None:
+            return lambda _: iter(())
+        return self.controller.collector.begin()
 
     # ---- the controller: routes need none of its files, so it fails alone
 
@@ -210,5 +232,6 @@ class NameServer:
 
 def _check(config: NameServerConfig) -> None:
     """Raises ConfigError if settings contradict each other."""
+    check_metrics(config)
     config.server_config()
     config.client_tls()

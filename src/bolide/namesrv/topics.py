@@ -23,6 +23,9 @@ class TopicQueues:
         """Queues of a topic by broker group."""
         return self._queues.get(topic, {})
 
+    def __len__(self) -> int:
+        return len(self._queues)
+
     def mappings(self, topic: str) -> dict[str, QueueMapping] | None:
         """Queue mappings of a static topic by broker group; None for other topics."""
         return self._mappings.get(topic)

@@ -98,6 +98,7 @@ _SEND = {
         transactions.CheckTransactionHeader, body=bytes, answered_by=Role.CLIENT
     ),
     RequestCode.RESUME_CHECK_HALF_MESSAGE: RequestKind(transactions.ResumeCheckHeader),
+    RequestCode.SWITCH_TIMER_ENGINE: RequestKind(runtime.TimerEngineHeader),
     RequestCode.BOLIDE_LIST_TIMERS: RequestKind(timers.ListTimersHeader, reply_body=PendingTimers),
     RequestCode.BOLIDE_RECALL_TIMERS: RequestKind(
         timers.RecallTimersHeader, reply_body=PendingTimers
@@ -453,7 +454,6 @@ _CONTROLLER = {
 }
 
 _UNSERVED = {
-    RequestCode.SWITCH_TIMER_ENGINE: RequestKind(),
     RequestCode.POP_LITE_MESSAGE: RequestKind(),
     RequestCode.LITE_SUBSCRIPTION_CTL: RequestKind(),
     RequestCode.ACK_LITE_MESSAGE: RequestKind(),
@@ -470,7 +470,7 @@ _UNSERVED = {
     RequestCode.GET_SYNC_STATE_DATA_REQUEST: RequestKind(answered_by=Role.CONTROLLER),
     RequestCode.RAFT_BROKER_HEART_BEAT_EVENT_REQUEST: RequestKind(answered_by=Role.CONTROLLER),
 }
-"""Requests of features that Bolide does not have; their headers are not typed."""
+"""Requests of features that Bolide does not have; most headers are not typed."""
 
 _UNUSED = _unused(
     RequestCode.QUERY_BROKER_OFFSET,

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Coroutine, Iterator
 from inspect import iscoroutinefunction
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.protocol.header import Header
 from bolide.protocol.refusals import InvalidParameter, Refusal, ServerError
+from bolide.remoting.latencies import RpcLatencies, RpcOutcome
 
 if TYPE_CHECKING:
     from bolide.remoting.connection import Connection
@@ -61,8 +63,8 @@ class DeferredReply:
     """
 
     __slots__ = (
-        "_connection", "_dispatcher", "_frame", "_outcome", "is_lost", "on_lost", "on_room",
-        "translate",
+        "_connection", "_dispatcher", "_frame", "_outcome", "_started", "is_long_polling",
+        "is_lost", "on_lost", "on_room", "translate",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -70,6 +72,9 @@ class DeferredReply:
         self.on_room: Callable[[], None] | None = None
         self.translate: Callable[[Reply], Reply] | None = None
         self.is_lost = False
+        self.is_long_polling = False
+        """Whether the request waits for messages."""
+        self._started = 0.0
         self._dispatcher: Dispatcher | None = None
         self._frame: Frame | None = None
         self._connection: Connection | None = None
@@ -100,21 +105,30 @@ class DeferredReply:
             on_room()
 
     def bind(
-        self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection", weight: int
+        self,
+        dispatcher: "Dispatcher",
+        frame: Frame,
+        connection: "Connection",
+        weight: int,
+        started: float,
     ) -> None:
         """Register this reply with its connection; a reply given before is sent now.
 
         Args:
             weight: bytes of the request, which may stay in memory until the reply is sent.
+            started: when the request arrived, by `time.monotonic`.
         """
-        self.address(dispatcher, frame, connection)
+        self.address(dispatcher, frame, connection, started)
         connection.expect_reply(self, weight)
         if self._outcome is not None:
             self._complete(self._outcome)
 
-    def address(self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection") -> None:
+    def address(
+        self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection", started: float
+    ) -> None:
         """Set the destination only, for a reply already registered with its connection."""
         self._dispatcher, self._frame, self._connection = dispatcher, frame, connection
+        self._started = started
 
     def _complete(self, outcome: Reply | Exception) -> None:
         if self.is_lost:
@@ -124,7 +138,13 @@ class DeferredReply:
             return
         if self.translate is not None and isinstance(outcome, Reply):
             outcome = self.translate(outcome)
-        reply = self._dispatcher.finish(self._frame, outcome, self._connection)
+        reply = self._dispatcher.finish(
+            self._frame,
+            outcome,
+            self._connection,
+            self._started,
+            is_long_polling=self.is_long_polling,
+        )
         self._connection.send_expected(self, reply)
 
 
@@ -196,8 +216,11 @@ _WITH_PASSWORDS = {
 class Dispatcher:
     """Passes each request to the handler of its code and turns the outcome into a response."""
 
-    def __init__(self, *groups: object, gate: Gate | None = None) -> None:
+    def __init__(
+        self, *groups: object, gate: Gate | None = None, latencies: RpcLatencies | None = None
+    ) -> None:
         self.routes: dict[int, Route] = {}
+        self.latencies = latencies or RpcLatencies()
         self._gate = gate
         for group in groups:
             self._add(group)
@@ -214,45 +237,65 @@ class Dispatcher:
         route = self.routes.get(frame.code)
         if route is not None and route.is_async:
             return self._finish_async(route, frame, connection)
+        started = monotonic()
         try:
             self._admit(frame, connection)
             if route is None:
-                return self._close(frame, _unsupported(frame), connection)
+                return self._close(frame, _unsupported(frame), connection, started)
             outcome = route.call(_request_of(route, frame, connection))
             if isinstance(outcome, DeferredReply):
                 whole = self._gate is not None and self._gate.keeps_requests
                 retained = frame if whole else _stub(frame)
-                outcome.bind(self, retained, connection, len(frame.body))
+                outcome.bind(self, retained, connection, len(frame.body), started)
                 return None
             response = _success(outcome)
         except Exception as exc:  # noqa: BLE001  boundary: every failure becomes a response
             # No reference to the exception is kept: its traceback would keep the body alive.
             response = self._failure(frame, exc)
-        return self._close(frame, response, connection)
+        return self._close(frame, response, connection, started)
 
     def finish(
-        self, frame: Frame, outcome: Reply | Exception, connection: "Connection"
+        self,
+        frame: Frame,
+        outcome: Reply | Exception,
+        connection: "Connection",
+        started: float,
+        *,
+        is_long_polling: bool = False,
     ) -> bytes | None:
         """Encode a deferred response; None if the request was one-way."""
         if isinstance(outcome, Exception):
-            return self._close(frame, self._failure(frame, outcome), connection)
-        return self._close(frame, _success(outcome), connection)
+            response = self._failure(frame, outcome)
+        else:
+            response = _success(outcome)
+        return self._close(frame, response, connection, started, is_long_polling=is_long_polling)
 
     async def _finish_async(
         self, route: Route, frame: Frame, connection: "Connection"
     ) -> bytes | None:
+        started = monotonic()
         try:
             self._admit(frame, connection)
             response = _success(await route.call(_request_of(route, frame, connection)))
         except Exception as exc:  # noqa: BLE001  boundary, as above
             response = self._failure(frame, exc)
-        return self._close(frame, response, connection)
+        return self._close(frame, response, connection, started)
 
     def _admit(self, frame: Frame, connection: "Connection") -> None:
         if self._gate is not None:
             self._gate.admit(frame, connection)
 
-    def _close(self, frame: Frame, response: Frame, connection: "Connection") -> bytes | None:
+    def _close(
+        self,
+        frame: Frame,
+        response: Frame,
+        connection: "Connection",
+        started: float,
+        *,
+        is_long_polling: bool = False,
+    ) -> bytes | None:
+        outcome = RpcOutcome(frame.code, response.code, is_long_polling, frame.is_one_way)
+        self.latencies.add(outcome, monotonic() - started)
         try:
             if self._gate is not None:
                 self._gate.completed(frame, response, connection)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolide.config import Ignored, option
+from bolide.config import Ignored, Unit, option
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.remoting.server import ServerConfig
 from bolide.remoting.tls_settings import TlsSettings
@@ -30,18 +30,28 @@ class ServerSettings(TlsSettings):
         1024, "Most connections waiting to be accepted.", bounds=(1, 65535)
     )
     server_socket_snd_buf_size: int = option(
-        0, "Send buffer of a socket in bytes; 0 is the system's choice.", bounds=(0, 2**30)
+        0,
+        "Send buffer of a socket in bytes; 0 is the system's choice.",
+        bounds=(0, 2**30),
+        unit=Unit.BYTES,
     )
     server_socket_rcv_buf_size: int = option(
-        0, "Receive buffer of a socket in bytes; 0 is the system's choice.", bounds=(0, 2**30)
+        0,
+        "Receive buffer of a socket in bytes; 0 is the system's choice.",
+        bounds=(0, 2**30),
+        unit=Unit.BYTES,
     )
     write_buffer_high_water_mark: int = option(
         0,
         "Unsent bytes of a connection above which its requests are not read; 0 means 1 MiB.",
         bounds=(0, 2**30),
+        unit=Unit.BYTES,
     )
     server_channel_max_idle_time_seconds: int = option(
-        120, "Seconds without a whole frame after which a connection is closed.", bounds=(1, 86400)
+        120,
+        "Seconds without a whole frame after which a connection is closed.",
+        bounds=(1, 86400),
+        unit=Unit.SECONDS,
     )
     server_oneway_semaphore_value: int = option(
         256, "Most one-way requests to clients in flight.", bounds=(1, 2**20)
@@ -50,7 +60,10 @@ class ServerSettings(TlsSettings):
         64, "Most requests to clients in flight.", bounds=(1, 2**20)
     )
     shutdown_wait_time_seconds: int = option(
-        30, "Seconds for requests in flight to finish at shutdown.", bounds=(0, 3600)
+        30,
+        "Seconds for requests in flight to finish at shutdown.",
+        bounds=(0, 3600),
+        unit=Unit.SECONDS,
     )
     max_connections: int = option(
         10_000,
@@ -63,6 +76,7 @@ class ServerSettings(TlsSettings):
         "Most bytes in frames, requests and unread replies; above it the largest holder is closed.",
         bounds=(1024 * 1024, 2**40),
         ours=True,
+        unit=Unit.BYTES,
     )
     max_frame_size: int = option(
         MAX_FRAME_SIZE,
@@ -70,6 +84,7 @@ class ServerSettings(TlsSettings):
         key="com.rocketmq.remoting.frameMaxLength",
         bounds=(1024, 2**28),
         ours=True,
+        unit=Unit.BYTES,
     )
 
     def server_config(self, port_delta: int = 0) -> ServerConfig:

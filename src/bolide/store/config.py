@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from bolide.config import Ignored, option
+from bolide.config import Ignored, Unit, option
 from bolide.errors import ConfigError
 from bolide.kernel.units import UNIT_SIZE
 
@@ -55,7 +55,7 @@ class StoreConfig:
     commit_log_file_size: int = option(
         1024**3, "Size of a commit log file in bytes.",
         key="mappedFileSizeCommitLog", aliases=("mapedFileSizeCommitLog",),
-        bounds=(4096, _INT_MAX),
+        bounds=(4096, _INT_MAX), unit=Unit.BYTES,
     )  # fmt: skip
     consume_queue_file_size: int = option(
         300_000 * UNIT_SIZE,
@@ -63,16 +63,18 @@ class StoreConfig:
         key="mappedFileSizeConsumeQueue",
         aliases=("mapedFileSizeConsumeQueue",),
         bounds=(UNIT_SIZE, _INT_MAX - UNIT_SIZE),
+        unit=Unit.BYTES,
     )
     batch_queue_file_size: int = option(
         300_000 * _BATCH_UNIT_SIZE,
         "Size of a batch consume queue file in bytes, rounded up to whole units of 46.",
         key="mapperFileSizeBatchConsumeQueue",
         bounds=(_BATCH_UNIT_SIZE, _INT_MAX - _BATCH_UNIT_SIZE),
+        unit=Unit.BYTES,
     )
     queue_ext_file_size: int = option(
         48 * 1024**2, "Size of a consume queue extension file in bytes; such files are only read.",
-        key="mappedFileSizeConsumeQueueExt", bounds=(1024, _INT_MAX),
+        key="mappedFileSizeConsumeQueueExt", bounds=(1024, _INT_MAX), unit=Unit.BYTES,
     )  # fmt: skip
 
     # Compaction topics
@@ -84,12 +86,12 @@ class StoreConfig:
         100 * 1024**2,
         "Size of a compaction log file in bytes, rounded to a multiple of its queue file's size, at"
         " least 5 times that. Existing files keep their size.",
-        key="compactionMappedFileSize", bounds=(4096, _INT_MAX // 2),
+        key="compactionMappedFileSize", bounds=(4096, _INT_MAX // 2), unit=Unit.BYTES,
     )  # fmt: skip
     compaction_queue_file_size: int = option(
         10 * 1024**2,
         "Size of a queue file of a compaction log in bytes, rounded down to whole units of 46.",
-        key="compactionCqMappedFileSize", bounds=(92, _INT_MAX // 10),
+        key="compactionCqMappedFileSize", bounds=(92, _INT_MAX // 10), unit=Unit.BYTES,
     )  # fmt: skip
     compaction_interval: float = option(
         900.0, "Milliseconds between two compactions of a queue.",
@@ -98,12 +100,16 @@ class StoreConfig:
     offset_map_bytes: int = option(
         100 * 1024**2,
         "Memory in bytes for the keys of one pass of a compaction; more keys take more passes.",
-        key="maxOffsetMapSize", bounds=(1, _INT_MAX), live=True,
+        key="maxOffsetMapSize", bounds=(1, _INT_MAX), live=True, unit=Unit.BYTES,
     )  # fmt: skip
 
     # Messages
     max_message_size: int = option(
-        4 * 1024**2, "Largest body in bytes.", bounds=(1, _INT_MAX - 64 * 1024), live=True
+        4 * 1024**2,
+        "Largest body in bytes.",
+        bounds=(1, _INT_MAX - 64 * 1024),
+        live=True,
+        unit=Unit.BYTES,
     )
     append_record_crc: bool = option(
         False, "Append a CRC of the whole record to each record.", key="enabledAppendPropCRC"
@@ -132,7 +138,7 @@ class StoreConfig:
     )  # fmt: skip
     flush_least_pages: int = option(
         4, "Dirty pages of the commit log below which a flush is postponed.",
-        key="flushCommitLogLeastPages", bounds=(0, _INT_MAX), live=True,
+        key="flushCommitLogLeastPages", bounds=(0, _INT_MAX), live=True, unit=Unit.PAGES,
     )  # fmt: skip
     flush_thorough_interval: float = option(
         10.0, "Milliseconds after which the commit log is flushed regardless of dirty pages.",
@@ -144,7 +150,7 @@ class StoreConfig:
     )  # fmt: skip
     queue_flush_least_pages: int = option(
         2, "Dirty pages of a consume queue below which its flush is postponed.",
-        key="flushConsumeQueueLeastPages", bounds=(0, _INT_MAX), live=True,
+        key="flushConsumeQueueLeastPages", bounds=(0, _INT_MAX), live=True, unit=Unit.PAGES,
     )  # fmt: skip
     queue_flush_thorough_interval: float = option(
         60.0, "Milliseconds after which consume queues are flushed regardless of dirty pages.",
@@ -175,7 +181,7 @@ class StoreConfig:
     )
     file_reserved_hours: int = option(
         72, "Hours that a file is retained after its last message.",
-        key="fileReservedTime", bounds=(0, _INT_MAX), live=True,
+        key="fileReservedTime", bounds=(0, _INT_MAX), live=True, unit=Unit.HOURS,
     )  # fmt: skip
     disk_max_used_ratio: float = option(
         0.75, "Disk usage in percent above which expired files are deleted at any hour.",
@@ -250,7 +256,7 @@ class StoreConfig:
     )  # fmt: skip
     max_transfer_bytes_memory: int = option(
         256 * 1024, "Most bytes returned by a read from memory.",
-        key="maxTransferBytesOnMessageInMemory", bounds=(1, _INT_MAX), live=True,
+        key="maxTransferBytesOnMessageInMemory", bounds=(1, _INT_MAX), live=True, unit=Unit.BYTES,
     )  # fmt: skip
     max_transfer_count_memory: int = option(
         32, "Most messages returned by a read from memory.",
@@ -258,7 +264,7 @@ class StoreConfig:
     )  # fmt: skip
     max_transfer_bytes_disk: int = option(
         64 * 1024, "Most bytes returned by a read from disk.",
-        key="maxTransferBytesOnMessageInDisk", bounds=(1, _INT_MAX), live=True,
+        key="maxTransferBytesOnMessageInDisk", bounds=(1, _INT_MAX), live=True, unit=Unit.BYTES,
     )  # fmt: skip
     max_transfer_count_disk: int = option(
         8, "Most messages returned by a read from disk.",
@@ -266,7 +272,7 @@ class StoreConfig:
     )  # fmt: skip
     max_filter_bytes: int = option(
         16_000, "Most bytes of a consume queue that a filtered read examines.",
-        key="maxFilterMessageSize", bounds=(UNIT_SIZE, _INT_MAX), live=True,
+        key="maxFilterMessageSize", bounds=(UNIT_SIZE, _INT_MAX), live=True, unit=Unit.BYTES,
     )  # fmt: skip
 
     def __post_init__(self) -> None:

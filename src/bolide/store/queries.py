@@ -8,7 +8,7 @@ from bolide.config import ConfigCell
 from bolide.kernel import read_record
 from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.protocol.headers.offsets import Boundary
-from bolide.protocol.record import RECORD_HEAD, Record, is_record_magic
+from bolide.protocol.record import RECORD_HEAD, Record, is_record_magic, store_time
 from bolide.protocol.record_errors import BadRecord
 from bolide.protocol.tags import indexed_keys
 from bolide.store.batch_queue import BatchQueue
@@ -27,6 +27,8 @@ from bolide.store.reading import (
 )
 
 FOREVER = 2**63 - 1
+MIN_RECORD = 80
+"""Bytes of every record, whatever it holds; the store time is among them."""
 
 
 class StoreSizes(NamedTuple):
@@ -261,6 +263,19 @@ class Queries:
         ):
             return -1
         return self._stored_at(queue, queue_offset)
+
+    def unit_stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """As `stored_at`, reading the head of the record only. Blocks."""
+        queue = self.find_queue(topic, queue_id)
+        unit = None if queue is None else next(queue.read(queue_offset, 1), None)
+        if unit is None or unit.size < MIN_RECORD:
+            return -1
+        head = self.log.read(unit.physical_offset, MIN_RECORD)
+        return -1 if head is None else store_time(head)
+
+    def wanted_units(self, wanted: MessageFilter, topic: str, queue_id: int) -> MessageFilter:
+        """A filter for the tags codes in the units of a queue."""
+        return self._by_units(wanted, topic, queue_id, may_block=True)
 
     def earliest_log_time(self) -> int:
         """Store time (ms) of the oldest message, or -1. Blocks."""

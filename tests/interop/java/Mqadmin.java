@@ -7,9 +7,12 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * mqadmin that ends with its command, without the seconds its network threads linger.
  *
  * With -Dbetween=WORD the arguments are several commands, each with that word after it. They run one
- * after the other, errors go where the rest goes, and the word on a line of its own ends each.
+ * after the other, errors go where the rest goes, and the word on a line of its own ends each. With
+ * --for=N as its first word a command is interrupted after so many seconds.
  */
 public class Mqadmin {
+    private static final String LIMIT = "--for=";
+
     public static void main(String[] args) {
         String word = System.getProperty("between");
         if (word == null) {
@@ -26,12 +29,29 @@ public class Mqadmin {
         List<String> command = new ArrayList<>();
         for (String argument : args) {
             if (argument.equals(word)) {
-                MQAdminStartup.main(command.toArray(new String[0]));
+                run(command);
                 System.out.println("\n" + word);
                 command.clear();
             } else {
                 command.add(argument);
             }
+        }
+    }
+
+    private static void run(List<String> command) {
+        if (command.isEmpty() || !command.get(0).startsWith(LIMIT)) {
+            MQAdminStartup.main(command.toArray(new String[0]));
+            return;
+        }
+        long seconds = Long.parseLong(command.remove(0).substring(LIMIT.length()));
+        Thread running = new Thread(() -> MQAdminStartup.main(command.toArray(new String[0])));
+        running.start();
+        try {
+            running.join(seconds * 1000);
+            running.interrupt();
+            running.join(10_000);
+        } catch (InterruptedException ended) {
+            Thread.currentThread().interrupt();
         }
     }
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bolide.admin.clients import version_name
-from bolide.version import ROCKETMQ_VERSION
+from bolide.version import ROCKETMQ_VERSION, version_name
 
 
 @pytest.mark.parametrize(

@@ -57,3 +57,12 @@ async def test_a_group_that_brokers_will_not_tell_of_is_told_as_offline() -> Non
         found = await stage.admin.progress.of("billing")
 
         assert found == GroupLag("billing", 0, None, None, None, 0.0, 0)
+
+
+@on_loop
+async def test_the_lag_of_a_group_is_unknown_while_one_of_its_brokers_is_away() -> None:
+    async with cast() as stage:
+        await stage.first.server.close()
+        found = await stage.admin.progress.of("billing")
+
+        assert found == GroupLag("billing", None, None, None, None, None, None)

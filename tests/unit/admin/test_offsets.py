@@ -2,7 +2,7 @@
 
 import pytest
 
-from bolide.admin.offsets import AT_END, Rollback
+from bolide.admin.offsets import AT_END, OffsetMove, Rollback
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import ResetOffsets
 from bolide.protocol.bodies.stats import ConsumeStats, QueueProgress
@@ -156,3 +156,21 @@ async def test_a_queue_never_consumed_has_no_position() -> None:
 
         stage.first.answers(RequestCode.QUERY_CONSUMER_OFFSET, OffsetReply(6))
         assert await stage.admin.offsets.find_committed("billing", FIRST) == 6
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "redelivered", "skipped"),
+    [
+        (8, 5, 3, 0),
+        (5, 8, 0, 3),
+        (8, 0, 5, 0),  # the first three messages are deleted
+        (0, 5, 0, 2),
+        (None, 5, 0, 0),
+    ],
+)
+def test_a_move_counts_stored_messages_only(
+    before: int | None, after: int, redelivered: int, skipped: int
+) -> None:
+    move = OffsetMove(FIRST, 3, 10, before, after)
+
+    assert (move.redelivered, move.skipped) == (redelivered, skipped)

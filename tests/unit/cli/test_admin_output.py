@@ -7,7 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bolide.cli.admin.output import Table, print_json, print_message, time_text
+from bolide.cli.admin.output import print_message, time_text
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.model.message import StoredMessage
 
 
@@ -65,7 +67,7 @@ def test_text_of_a_peer_starts_no_line_and_controls_no_terminal(
     printed = capsys.readouterr().out
     assert "\nFORGED" not in printed
     assert "\x1b" not in printed
-    print_json({"tags": FORGED})
+    print_document({"tags": FORGED})
     line = capsys.readouterr().out
     assert line.rstrip("\n").isprintable()
     assert msgspec.json.decode(line) == {"tags": FORGED}

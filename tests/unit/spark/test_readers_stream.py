@@ -195,7 +195,7 @@ def test_a_group_is_told_the_position_and_consumer_progress_shows_the_lag(
 
     stream.commit(offset(topic, 5, 2))
 
-    async def look() -> tuple[dict[MessageQueue, int], int]:
+    async def look() -> tuple[dict[MessageQueue, int], int | None]:
         async with AdminClient(cluster.address) as admin:
             stats = await admin.offsets.progress("stream-told")
             told = {queue: each.consumer_offset for queue, each in stats.offset_table.items()}

@@ -102,14 +102,17 @@ class Node:
         return found
 
 
-def read_nodes(data: bytes, file: str) -> Node:
+def read_nodes(data: bytes, file: str, limit: int = MAX_SIZE) -> Node:
     """Read the one document of a file; an empty file is a null.
+
+    Args:
+        limit: the most bytes of a file.
 
     Raises:
         BadAclFile: it is too large, not YAML, or uses what is refused here.
     """
-    if len(data) > MAX_SIZE:
-        raise BadAclFile(f"{file}: {len(data)} bytes are over the limit of {MAX_SIZE}")
+    if len(data) > limit:
+        raise BadAclFile(f"{file}: {len(data)} bytes are over the limit of {limit}")
     try:
         return _document(yaml.parse(data, Loader=_LOADER), file)
     except yaml.YAMLError as exc:

@@ -185,6 +185,10 @@ class Source:
             raise BadPolicy(f"The source ip is invalid: {exc}.") from exc
         return cls(text, int(network[0]), int(network[-1]), None)
 
+    def __str__(self) -> str:
+        """The same text for every spelling."""
+        return str(self.exact if self.exact is not None else ip_network(self.text, strict=False))
+
     def covers(self, address: IPv4Address | IPv6Address) -> bool:
         if self.exact is not None:
             return address == self.exact

@@ -2,8 +2,13 @@
 
 Java's tools read some runtime figures without checking that they exist, so a reply always has all
 of RocketMQ's keys. Keys without a counterpart here have a constant value.
+
+A request is not queued for a thread: it is served in the turn of the event loop in which it was
+received. The wait at the head of RocketMQ's queues of sends and acknowledgements is here the
+duration of a turn. What needs the disk does wait for threads, and so do queries of administrators.
 """
 
+import asyncio
 import logging
 import resource
 import shutil
@@ -14,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bolide import kernel, properties
-from bolide.broker.background import ADMIN, on_thread
+from bolide.broker.background import ADMIN, COLD_READS, TRANSACTIONS, on_thread
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.settings.live import Settings
 from bolide.broker.settings.without_effect import IGNORED
@@ -35,18 +40,14 @@ log = logging.getLogger(__name__)
 _MAX_CHANGE = 64 * 1024
 _UNITS = "KMGTPE"
 _POOLS = ("send", "pull", "litePull", "query", "ack")
+_ON_THREADS = {"pull": COLD_READS, "query": ADMIN}
+_ON_LOOP = {"send", "ack"}
 
 _CONSTANT_FIGURES = {
-    "dispatchMaxBuffer": "0",
-    "dispatchBehindBytes": "0",
+    "dispatchMaxBuffer": "0",  # RocketMQ sets it nowhere
+    # The log is locked within one step of the event loop, never while another request is served.
     "pageCacheLockTimeMills": "0",
-    "remainTransientStoreBufferNumbs": "2147483647",
-    "timerReadBehind": "0",
-    "timerOffsetBehind": "0",
-    "timerCongestNum": "0",
-    "timerEnqueueTps": "0.0",
-    "timerDequeueTps": "0.0",
-    "EndTransactionQueueSize": "0",
+    "remainTransientStoreBufferNumbs": "2147483647",  # as RocketMQ says without such a pool
     "EndTransactionThreadPoolQueueCapacity": IGNORED["endTransactionPoolQueueCapacity"].default,
 }
 
@@ -101,11 +102,14 @@ class RuntimeHandlers:
     @handles(NoHeader, RequestCode.GET_BROKER_RUNTIME_INFO)
     async def runtime_info(self, request: Request[NoHeader]) -> Reply:
         accepts_from = self._cell.value.start_accept_send_request_time_stamp
+        begun = time.monotonic()
+        await asyncio.sleep(0)
+        turn = time.monotonic() - begun
         table = (
-            _statistics_figures(self._statistics, self._boot_time, self._now())
-            | _broker_figures(self._delay.progress(), accepts_from, active=True)
+            statistics_figures(self._statistics, self._boot_time, self._now())
+            | broker_figures(self._delay.progress(), accepts_from, active=True, turn=turn)
             | dict(self._figures())
-            | await on_thread(ADMIN, _store_figures, self._store)
+            | await on_thread(ADMIN, store_figures, self._store)
         )
         return Reply(body=fastjson.encode(KvTable(table=table)))
 
@@ -122,7 +126,7 @@ class RuntimeHandlers:
         return Reply()
 
 
-def _statistics_figures(statistics: Statistics, boot_time: float, now: float) -> dict[str, str]:
+def statistics_figures(statistics: Statistics, boot_time: float, now: float) -> dict[str, str]:
     totals = statistics.totals
     puts, gets = statistics.put_latencies, statistics.get_latencies
     return {
@@ -142,7 +146,7 @@ def _statistics_figures(statistics: Statistics, boot_time: float, now: float) ->
     }
 
 
-def _store_figures(store: MessageStore) -> dict[str, str]:
+def store_figures(store: MessageStore) -> dict[str, str]:
     """Figures of the store and its disks. Blocks."""
     config = store.config.value
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -154,6 +158,7 @@ def _store_figures(store: MessageStore) -> dict[str, str]:
         "commitLogMinOffset": str(store.log.min_offset),
         "commitLogMaxOffset": str(store.log.written),
         "commitLogDirCapacity": _capacity(config.root),
+        "dispatchBehindBytes": str(max(store.log.written - store.sound_end, 0)),
         "remainHowManyDataToFlush": human_size(max(store.log.written - store.flushed, 0)),
         "earliestMessageTimeStamp": str(store.earliest_log_time()),
         "bolideOpenFileLimit": str(sys.maxsize if soft == resource.RLIM_INFINITY else soft),
@@ -170,10 +175,14 @@ def _map_limit() -> dict[str, str]:
     return {"bolideMapLimit": text.strip()}
 
 
-def _broker_figures(
-    progress: Mapping[int, tuple[int, int]], accepts_from: float, *, active: bool
+def broker_figures(
+    progress: Mapping[int, tuple[int, int]],
+    accepts_from: float,
+    *,
+    active: bool,
+    turn: float = 0.0,
 ) -> dict[str, str]:
-    """Versions, delayed messages by level, and constants for thread pools and unused keys."""
+    """Versions, delayed messages by level, what waits, and constants for unused keys."""
     return {
         "brokerActive": "true" if active else "false",
         "brokerVersionDesc": ROCKETMQ_VERSION_NAME,
@@ -185,7 +194,8 @@ def _broker_figures(
             f"scheduleMessageOffset_{level}": f"{delivered},{end}"
             for level, (delivered, end) in progress.items()
         },
-        **_thread_pools(),
+        **_thread_pools(turn),
+        "EndTransactionQueueSize": str(TRANSACTIONS.waiting[0]),
         **_CONSTANT_FIGURES,
     }
 
@@ -217,15 +227,18 @@ def _day_totals(statistics: Statistics) -> dict[str, str]:
         "TodayMorning": statistics.this_morning,
         "TodayNow": statistics.totals,
     }
-    puts = {f"msgPutTotal{moment}": str(totals.sent) for moment, totals in moments.items()}
-    return puts | {f"msgGetTotal{moment}": str(totals.got) for moment, totals in moments.items()}
+    puts = {f"msgPutTotal{moment}": str(each.user_sent) for moment, each in moments.items()}
+    return puts | {f"msgGetTotal{moment}": str(each.user_got) for moment, each in moments.items()}
 
 
-def _thread_pools() -> dict[str, str]:
+def _thread_pools(turn: float) -> dict[str, str]:
     table = {}
     for pool in _POOLS:
         name = f"{pool}ThreadPoolQueue"
-        table[f"{name}Size"] = table[f"{name}HeadWaitTimeMills"] = "0"
+        waiting, oldest = _ON_THREADS[pool].waiting if pool in _ON_THREADS else (0, 0.0)
+        seconds = turn if pool in _ON_LOOP else oldest
+        table[f"{name}Size"] = str(waiting)
+        table[f"{name}HeadWaitTimeMills"] = str(int(seconds * 1000))
         table[f"{name}Capacity"] = IGNORED[f"{name}Capacity"].default
     return table
 

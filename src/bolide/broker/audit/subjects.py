@@ -42,6 +42,7 @@ EXEMPT: dict[int, str] = {
     Code.AUTH_GET_ACL: "reads the policies of a subject",
     Code.AUTH_LIST_ACL: "reads policies",
     Code.POP_ROLLBACK: "does nothing on this broker",
+    Code.SWITCH_TIMER_ENGINE: "accepts the only engine that there is",
 }
 """Requests that administer and change nothing, with the reason why none of them is recorded."""
 

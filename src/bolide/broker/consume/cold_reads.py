@@ -17,10 +17,9 @@ import msgspec
 
 from bolide import properties
 from bolide.broker.metadata.clients import ClientTable
-from bolide.broker.metadata.topics import SYSTEM_GROUPS
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
-from bolide.model.names import SYSTEM_GROUP_PREFIX
+from bolide.model.names import is_system_group
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.consumers import ColdReadInfo, ColdReadTally
 from bolide.protocol.bodies.heartbeat import ConsumeType
@@ -77,7 +76,7 @@ class ColdReads:
 
     def add(self, group: str, size: int) -> None:
         """Count bytes that a group has read from the disk."""
-        if not size or not self.cell.value.cold_data_flow_control_enable or _is_system(group):
+        if not size or not self.cell.value.cold_data_flow_control_enable or is_system_group(group):
             return
         self._begin_window()
         now = int(self.now() * 1000)
@@ -101,7 +100,7 @@ class ColdReads:
 
     def _is_over(self, group: str) -> bool:
         config = self.cell.value
-        if not config.cold_data_flow_control_enable or _is_system(group):
+        if not config.cold_data_flow_control_enable or is_system_group(group):
             return False
         self._begin_window()
         tally = self._tallies.get(group)
@@ -176,7 +175,3 @@ def _threshold(group: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > _MAX_LONG:
         raise InvalidParameter(f"group {group}: {text!r} is not a number of bytes")
     return int(text)
-
-
-def _is_system(group: str) -> bool:
-    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)

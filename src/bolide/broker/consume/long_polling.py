@@ -61,6 +61,11 @@ class CallbackWaiter:
 class LongPolling:
     """Waiting pulls by queue and by deadline; not thread-safe, one event loop."""
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return sum(map(len, self._by_tick.values()))
+
     def __init__(self) -> None:
         self._by_queue: dict[QueueKey, PullWaiters] = {}
         self._by_tick: dict[int, PullWaiters] = {}

@@ -233,6 +233,7 @@ class Pulls:
 
     def _hold(self, pull: Pull) -> DeferredReply:
         deferred = DeferredReply()
+        deferred.is_long_polling = True
         header = pull.header
 
         def retry(is_last: bool) -> bool:
@@ -324,13 +325,16 @@ class Pulls:
     def _count(self, pull: Pull, result: ReadResult) -> int:
         """Count the delivered messages; returns how many bytes the group is behind the log end."""
         header, statistics = pull.header, self.parts.statistics
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         if not result.records:
             statistics.got_nothing()
+            if result.status is ReadStatus.OFFSET_OVERFLOW_ONE:
+                statistics.caught_up(group, topic, queue_id)
             return 0
-        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         now = self.parts.now()
         took = now - pull.begun
         statistics.got(group, topic, queue_id, result.count, result.size, took)
+        statistics.traffic.pulled(group, topic, result.count, result.size)
         last = result.records[-1]
         place: int = RECORD_HEAD.unpack_from(last)[2]
         behind = max(self.parts.log_end() - place, 0)

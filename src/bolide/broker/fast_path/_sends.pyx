@@ -22,7 +22,7 @@ from bolide.broker.fast_path._output cimport (
     put_pair,
     reserve,
 )
-from bolide.broker.fast_path._properties cimport Prefixes, holds, is_interpreted, load_prefixes
+from bolide.broker.fast_path._properties cimport Prefixes, begins, holds, is_interpreted, load_prefixes
 from bolide.broker.fast_path._record_writer cimport (
     Cursor,
     RecordFields,
@@ -75,6 +75,7 @@ from bolide.kernel._signatures cimport SigningKey
 from bolide.kernel._units cimport Units
 
 from bolide.broker.fast_path.fall_through import FallThrough
+from bolide.broker.metrics.traffic import SIZE_BOUNDS
 from bolide.model import properties as names
 from bolide.model.properties import PropertyName
 from bolide.protocol import signature
@@ -85,6 +86,7 @@ crc_init()
 cdef enum:
     END_TRANSACTION = 37
     MAX_COMMON = 8  # properties of a batch itself
+    SIZES = 7  # buckets of `SIZE_BOUNDS`, and one for larger messages
 
 cdef enum Stop:  # the values of `FallThrough`, checked below
     SERVED = 0
@@ -125,6 +127,9 @@ for _name, _value in SPELLED_NAMES.items():
     if _name != _value:
         raise RuntimeError(f"{_name!r} is compiled as {_value!r}")
 
+if SIZE_BOUNDS != (1024, 4096, 512 * 1024, 1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024):
+    raise RuntimeError(f"SIZE_BOUNDS is {SIZE_BOUNDS}, compiled otherwise")
+
 cdef tuple _interpreted = tuple([each.encode() for each in names.INTERPRETED_PREFIXES])
 cdef tuple _set_on_halves = tuple([each.encode() for each in names.SET_ON_HALVES_PREFIXES])
 cdef tuple _special_halves = tuple([each.encode() for each in names.SPECIAL_HALF_PREFIXES])
@@ -136,6 +141,26 @@ load_prefixes(&SPECIAL_HALVES, _special_halves)
 cdef uint8_t hex_digits[512]
 for _number, _letter in enumerate(bytearray(b"".join([b"%02X" % each for each in range(256)]))):
     hex_digits[_number] = _letter
+
+
+cdef inline int bucket_of(Py_ssize_t size) noexcept nogil:
+    """The bucket of `SIZE_BOUNDS` that a size is in."""
+    if size <= 1024:
+        return 0
+    if size <= 4096:
+        return 1
+    if size <= 524288:
+        return 2
+    if size <= 1048576:
+        return 3
+    return 4 if size <= 2097152 else 5 if size <= 4194304 else 6
+
+
+cdef inline bint is_sharded(Slice properties) noexcept nogil:
+    """Whether a message belongs to an order by a sharding key."""
+    return begins(properties.at, properties.at + properties.size, b"__SHARDINGKEY\x01", 14) or holds(
+        properties, b"\x02__SHARDINGKEY\x01", 15
+    )
 
 
 cdef inline void put_hex(Output *out, uint64_t number) noexcept nogil:
@@ -162,6 +187,9 @@ cdef class SendTarget:
     cdef public bint is_open
     cdef list tails
     cdef uint32_t prefix
+    cdef int64_t sizes[2][SIZES]  # messages without and with a sharding key that were not taken yet
+    cdef int64_t totals[2]
+    cdef bint is_counted
 
     def __init__(self, bytes topic, int32_t queues, bint has_window):
         self.topic = topic
@@ -171,6 +199,18 @@ cdef class SendTarget:
         self.is_open = True
         self.tails = [None] * queues
         self.prefix = key_prefix(slice_of(topic))
+        memset(&self.sizes, 0, sizeof(self.sizes))
+        self.totals[0] = self.totals[1] = 0
+        self.is_counted = False
+
+    def take_sizes(self):
+        """Messages since the last call, without and with a sharding key: counts by size, and bytes."""
+        cdef int kind
+        taken = tuple([([self.sizes[kind][each] for each in range(SIZES)], self.totals[kind]) for kind in range(2)])
+        memset(&self.sizes, 0, sizeof(self.sizes))
+        self.totals[0] = self.totals[1] = 0
+        self.is_counted = False
+        return taken
 
     def open_queue(self, int32_t queue_id, Units tail not None):
         """Tell where the units of a queue go. Raises IndexError for a queue it does not have."""
@@ -270,7 +310,9 @@ cdef class SendFlow:
     cdef Py_ssize_t max_body
     cdef Py_ssize_t max_batch
     cdef list touched
+    cdef list counted
     cdef list ended
+    cdef int64_t requests[3]
     cdef readonly list changed
     cdef readonly int64_t last_record
     cdef readonly object error
@@ -285,6 +327,8 @@ cdef class SendFlow:
 
     def __cinit__(self):
         self.touched = []
+        self.counted = []
+        self.requests[0] = self.requests[1] = self.requests[2] = 0
         self.changed = []
         self.ended = []
         self.last_record = -1
@@ -331,8 +375,8 @@ cdef class SendFlow:
     def drain_ended(self):
         """The transactions that ended since the last call.
 
-        Of each: the queue offset of the half message, the bits of sysFlag that say how it ended, and
-        the queue offset of its op message.
+        Of each: the queue offset of the half message, the bits of sysFlag that say how it ended, the
+        queue offset of its op message, the topic, and when the message was made, in milliseconds.
         """
         if not self.ended:
             return ()
@@ -343,6 +387,17 @@ cdef class SendFlow:
         """The queues appended to since the last call: topic, queue id, tail."""
         touched, self.touched = self.touched, []
         return touched
+
+    def drain_counted(self):
+        """The targets with messages whose sizes were not taken yet."""
+        counted, self.counted = self.counted, []
+        return counted
+
+    def drain_requests(self):
+        """Requests served since the last call: single sends, batches, ends of transactions."""
+        served = self.requests[0], self.requests[1], self.requests[2]
+        self.requests[0] = self.requests[1] = self.requests[2] = 0
+        return served
 
     def drain_changed(self):
         """The tails that `Store.publish` must learn of."""
@@ -422,6 +477,7 @@ cdef class SendFlow:
                     size = self.serve_end(&header, &send, plans, &cursor, keys, &count)
                     if size == 0:
                         break
+                    self.requests[2] += 1
                     position += send.end
                     continue
                 if header.code != SEND_MESSAGE_V2 and header.code != SEND_BATCH_MESSAGE:
@@ -457,6 +513,7 @@ cdef class SendFlow:
                     size = self.serve_batch(&send, target, &cursor, keys, &count)
                 if size == 0:
                     break
+                self.requests[send.code != SEND_MESSAGE_V2] += 1
                 position += send.end
         except Exception as exc:  # reported to the caller, who counts and logs it
             self.stop, self.error = ERROR, exc
@@ -503,6 +560,7 @@ cdef class SendFlow:
         self.touch(target, fields.queue_id, tail, 1)
         self.reserve_reply(send, 1)
         queue_offset = self.store(target, tail, fields, size, cursor, keys)
+        self.count(target, fields, size)
         if not send.one_way:
             self.begin_reply(send)
             put_hex(&self.out, <uint64_t>(cursor.physical_offset - size))
@@ -606,7 +664,9 @@ cdef class SendFlow:
             self.store(target, tail, &message, size, cursor, keys)
         self.touch(self.ops, 0, op_tail, 1)
         op_offset = self.store(self.ops, op_tail, &op, op_size, cursor, keys)
-        self.ended.append((request.queue_offset, request.state, op_offset))
+        self.ended.append(
+            (request.queue_offset, request.state, op_offset, target.name, <int64_t>u64(half.fields.born_host.at - 8))
+        )
         if not send.one_way:
             self.reply_to_end(send)
         count[0] += 1 + (size > 0)
@@ -732,6 +792,7 @@ cdef class SendFlow:
             find_named(item.properties, &fields.named)
             add_common(&fields, &in_common)
             self.store(target, tail, &fields, size, cursor, keys)
+            self.count(target, &fields, size)
         if not send.one_way:
             self.end_reply(send, first)
         count[0] += items
@@ -803,6 +864,16 @@ cdef class SendFlow:
             512 + count * id_size + send.named.unique_id.size + PyBytes_GET_SIZE(self.reply_fields)
             + PyBytes_GET_SIZE(self.reply_end) + PyBytes_GET_SIZE(self.binary_fields),
         )
+
+    cdef inline int count(self, SendTarget target, RecordFields *fields, Py_ssize_t size) except -1:
+        """Count a message of a send, for metrics."""
+        cdef int kind = is_sharded(fields.properties)
+        if not target.is_counted:
+            target.is_counted = True
+            self.counted.append(target)
+        target.sizes[kind][bucket_of(size)] += 1
+        target.totals[kind] += size
+        return 0
 
     cdef int64_t store(
         self, SendTarget target, Units tail, RecordFields *fields, Py_ssize_t size, Cursor *cursor, bytearray keys

@@ -16,6 +16,7 @@ from bolide.broker.fast_path._sends import SendPlans, SendTarget
 from bolide.broker.gate import Presented
 from bolide.broker.produce.addressing import packed_peer
 from bolide.kernel import SigningKey
+from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting.connection import Connection
@@ -35,8 +36,9 @@ class PullPlan:
     """What the pulls of one key have in common: one sender, group and queue, one subscription."""
 
     __slots__ = (
-        "admitted", "commits", "encoding", "group", "header", "is_open", "max_wait", "queue",
-        "queue_id", "queue_key", "replies", "signing_key", "suspends", "tally", "topic", "units",
+        "admitted", "code", "commits", "encoding", "group", "header", "is_open", "max_wait",
+        "queue", "queue_id", "queue_key", "replies", "signing_key", "suspends", "tally", "topic",
+        "units",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913  made once for many pulls
@@ -45,6 +47,7 @@ class PullPlan:
         admitted: Admitted,
         replies: PullReplies,
         *,
+        code: RequestCode,
         encoding: HeaderEncoding,
         units: int,
         max_wait: float,
@@ -54,6 +57,7 @@ class PullPlan:
         self.header = header
         self.admitted = admitted
         self.replies = replies
+        self.code = code
         self.encoding = encoding
         """How headers of requests and replies are written."""
         self.units = units

@@ -6,8 +6,11 @@ falls through, and what the handlers decide about it becomes the plan of its key
 """
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import partial
+from itertools import pairwise
+from operator import mul
+from time import monotonic
 
 import msgspec
 
@@ -21,6 +24,7 @@ from bolide.broker.fast_path.plans import Plans, PullPlan, PullTally, SenderPlan
 from bolide.broker.filters.filters import FunctionFilter
 from bolide.broker.gate import Gate
 from bolide.broker.metadata.topic_attributes import is_compacted
+from bolide.distribution import Distribution
 from bolide.kernel import Sieve, SigningKey
 from bolide.kernel.units import UNIT_SIZE
 from bolide.protocol import json_fields
@@ -31,6 +35,7 @@ from bolide.protocol.headers.pull import PullHeader
 from bolide.protocol.signature import SIGNATURE
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Dispatcher, Request
+from bolide.remoting.latencies import BOUNDS, RpcLatencies, RpcOutcome
 from bolide.store.errors import NotInMemory
 from bolide.store.reading import MessageFilter, ReadableQueue, ReadStatus, nearby
 from bolide.store.tables import has_batch_queues
@@ -43,6 +48,8 @@ _BLOCK = 1024
 _MAX_BLOCKS = 256
 
 _CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+_WAITED = -1
+"""Stands for the code of a pull that has waited."""
 _QUEUE_OFFSET, _COMMIT_OFFSET, _OPAQUE = b'"queueOffset":"', b'"commitOffset":"', b'"opaque":'
 _SIGNATURE = f'"{SIGNATURE}":"'.encode()
 _BINARY_KEY = struct.Struct(">h3xi4x")
@@ -50,6 +57,7 @@ _BINARY_KEY = struct.Struct(">h3xi4x")
 _CUT_OUT = ("queueOffset", "commitOffset", SIGNATURE)
 _PROBE = 123_456_789_012, 987_654_321, 1_234_567
 """Unlikely numbers: if a header decodes to them where they were put, it decodes to any others."""
+_MIDDLES = tuple((low + high) / 2 for low, high in pairwise((0.0, *EDGES, 2 * EDGES[-1])))
 _PROBE_SIGNATURE = "bm90IGEgc2lnbmF0dXJlISEhISE="
 _NOTHING = int(ResponseCode.PULL_NOT_FOUND), ReadStatus.OFFSET_OVERFLOW_ONE.value
 
@@ -64,7 +72,13 @@ class PullPath:
     """Serves pulls by plans, and makes the plans; belongs to one event loop."""
 
     def __init__(
-        self, pulls: Pulls, *, gate: Gate, plans: Plans, fall_throughs: FallThroughs
+        self,
+        pulls: Pulls,
+        *,
+        gate: Gate,
+        plans: Plans,
+        fall_throughs: FallThroughs,
+        latencies: RpcLatencies,
     ) -> None:
         self._pulls = pulls
         self._parts = parts = pulls.parts
@@ -74,15 +88,20 @@ class PullPath:
         self._store = parts.store
         self._offsets = parts.offsets
         self._statistics = parts.statistics
-        self._latency_counts = [0] * (len(EDGES) + 1)
-        """Latencies of pulls by bucket, not reported yet."""
+        self._read_counts = {code: [0] * (len(EDGES) + 1) for code in (*_CODES, _WAITED)}
+        """Times of reads by request code and bucket, those of waiting pulls apart; not reported
+        yet."""
+        self._wait_counts = {code: [0] * (len(BOUNDS) + 1) for code in _CODES}
+        """How long pulls waited that got messages, by code and bucket, not reported yet."""
+        self._wait_ms = dict.fromkeys(_CODES, 0.0)
         self._longest = 0.0
         self._long_polling = parts.long_polling
         self._now = parts.now
         self._is_slave = pulls.is_slave
         self._log = parts.store.log
         self._near = partial(nearby, parts.store.log)
-        self._dispatcher = Dispatcher()
+        self._dispatcher = Dispatcher(latencies=latencies)
+        self._latencies = latencies
         self._tallied: list[PullPlan] = []
         """Plans with a tally."""
         self._blocks: dict[tuple[QueueKey, int], bytes | bytearray] = {}
@@ -112,7 +131,7 @@ class PullPath:
         started = self._now()
         reply, reason = self._read(plan, queue_offset, opaque)
         if reply is not None:
-            self._count(plan, reply, started)
+            self._count(plan, reply, started, plan.code)
             data = reply[0]
         elif reason:
             return position, b"", reason
@@ -193,17 +212,23 @@ class PullPath:
 
     def _at_end(self, plan: PullPlan, queue_offset: int, opaque: int) -> bytes:
         self._statistics.got_nothing()
+        self._latencies.add(RpcOutcome(plan.code, ResponseCode.PULL_NOT_FOUND), 0.0)
+        self._statistics.caught_up(plan.group, plan.topic, plan.queue_id)
+        if plan.tally is not None:
+            plan.tally.behind, plan.tally.late = 0, 0.0
         self._offsets.pulled(plan.group, plan.topic, plan.queue_id, queue_offset)
         low = self._store.min_offset(plan.topic, plan.queue_id)
         return plan.replies.empty(_NOTHING, opaque, queue_offset, low, queue_offset)
 
     # ---- statistics
 
-    def _count(self, plan: PullPlan, reply: PullReply, started: float) -> None:
+    def _count(self, plan: PullPlan, reply: PullReply, started: float, code: int) -> None:
         _, next_offset, count, size, behind, stored = reply
         self._offsets.pulled(plan.group, plan.topic, plan.queue_id, next_offset)
         if not count:
             self._statistics.got_nothing()
+            outcome = RpcOutcome(plan.code, ResponseCode.PULL_RETRY_IMMEDIATELY)
+            self._latencies.add(outcome, self._now() - started)
             return
         tally = plan.tally
         if tally is None:
@@ -217,13 +242,13 @@ class PullPath:
         tally.seconds += seconds
         tally.behind = behind
         tally.late = now - stored / 1000
-        self._latency_counts[bisect_right(EDGES, seconds * 1000)] += 1
+        self._read_counts[code][bisect_right(EDGES, seconds * 1000)] += 1
         self._longest = max(self._longest, seconds * 1000)
 
     def report_tallies(self) -> None:
         """Report what was delivered to the statistics, which ask before they are read."""
-        self._statistics.get_latencies.add_counts(self._latency_counts, self._longest)
-        self._latency_counts = [0] * (len(EDGES) + 1)
+        self._report_reads()
+        self._report_waits()
         plans, self._tallied = self._tallied, []
         for plan in plans:
             tally, plan.tally = plan.tally, None
@@ -231,6 +256,30 @@ class PullPath:
             key = plan.group, plan.topic, plan.queue_id
             self._statistics.got_by_calls(tally.calls, *key, tally.count, tally.size, tally.seconds)
             self._statistics.fell_behind(*key, tally.behind, max(tally.late, 0.0))
+            self._statistics.traffic.pulled(plan.group, plan.topic, tally.count, tally.size)
+
+    def _report_reads(self) -> None:
+        """Report the times of reads; without a wait, that of a request is that of its read."""
+        for code, counts in self._read_counts.items():
+            if not any(counts):
+                continue
+            self._statistics.get_latencies.add_counts(counts, self._longest)
+            if code != _WAITED:
+                found = Distribution(EDGES)
+                found.counts = counts
+                # The middle of each bucket, to save an addition for each pull.
+                total = sum(map(mul, counts, _MIDDLES))
+                outcome = RpcOutcome(code, ResponseCode.SUCCESS)
+                self._latencies.add_counts(outcome, found.within(BOUNDS).counts, total)
+            self._read_counts[code] = [0] * (len(EDGES) + 1)
+
+    def _report_waits(self) -> None:
+        for code, counts in self._wait_counts.items():
+            if any(counts):
+                outcome = RpcOutcome(code, ResponseCode.SUCCESS, is_long_polling=True)
+                self._latencies.add_counts(outcome, counts, self._wait_ms[code])
+                self._wait_counts[code] = [0] * (len(BOUNDS) + 1)
+                self._wait_ms[code] = 0.0
 
     # ---- long polling
 
@@ -252,8 +301,8 @@ class PullPath:
         if waiting.pull is None:
             waiting.pull = self._pull_of(waiting)
             encoding = waiting.plan.encoding
-            frame = Frame(code=_CODES[0], opaque=waiting.opaque, encoding=encoding)
-            waiting.address(self._dispatcher, frame, waiting.connection)
+            frame = Frame(code=waiting.plan.code, opaque=waiting.opaque, encoding=encoding)
+            waiting.address(self._dispatcher, frame, waiting.connection, waiting.since)
         return self._pulls.retry(waiting.pull, waiting, is_last=is_last)
 
     def forget(self, waiting: "WaitingPull") -> None:
@@ -270,7 +319,10 @@ class PullPath:
             return None if reason else False
         if not reply[2]:  # none of the messages is wanted: the pull may go on waiting
             return None
-        self._count(plan, reply, started)
+        self._count(plan, reply, started, _WAITED)
+        waited = (monotonic() - waiting.since) * 1000
+        self._wait_counts[plan.code][bisect_left(BOUNDS, waited)] += 1
+        self._wait_ms[plan.code] += waited
         waiting.connection.send_expected(waiting, reply[0])
         return True
 
@@ -300,11 +352,13 @@ class PullPath:
         wanted = self._parts.expiring.wanted(request.header.topic, admitted.wanted)
         presented = self._gate.prepared_for(frame, connection) if _is_plain(wanted) else None
         if presented is not None:
-            plan = self._plan_of(request.header, admitted, frame.encoding, presented.secret)
+            code = RequestCode(frame.code)
+            plan = self._plan_of(code, request.header, admitted, frame.encoding, presented.secret)
             self._plans.add_pull(connection, key, plan)
 
     def _plan_of(
         self,
+        code: RequestCode,
         header: PullHeader,
         admitted: Admitted,
         encoding: HeaderEncoding,
@@ -329,6 +383,7 @@ class PullPath:
             header,
             admitted,
             replies,
+            code=code,
             encoding=encoding,
             units=max(scanned, limits.max_count),
             max_wait=self._pulls.max_wait(header),
@@ -340,7 +395,9 @@ class PullPath:
 class WaitingPull(DeferredReply):
     """A pull of a plan that waits: a waiter of `LongPolling` and a reply its connection owes."""
 
-    __slots__ = ("_path", "connection", "key", "opaque", "plan", "pull", "queue_offset", "tick")
+    __slots__ = (
+        "_path", "connection", "key", "opaque", "plan", "pull", "queue_offset", "since", "tick",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -351,6 +408,8 @@ class WaitingPull(DeferredReply):
         connection: Connection,
     ) -> None:
         super().__init__()
+        self.is_long_polling = True
+        self.since = monotonic()
         self._path = path
         self.plan = plan
         self.connection = connection

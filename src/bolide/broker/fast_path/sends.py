@@ -1,8 +1,10 @@
 """Plain sends and transactions on the fast path: from received bytes into the log, plan by plan."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from operator import attrgetter
 from time import monotonic
+from time import time as wall_clock
 from typing import Any
 
 import msgspec
@@ -13,6 +15,7 @@ from bolide.broker.fast_path.plans import HEADER_AT, SENDS, Plans, SenderPlans
 from bolide.broker.gate import Gate, access_key_of
 from bolide.broker.metadata.topic_attributes import has_window, is_compacted
 from bolide.broker.metadata.topics import validate_topic
+from bolide.broker.metrics.traffic import FIFO, NORMAL, TRANSACTION
 from bolide.broker.produce.addressing import BrokerProperties
 from bolide.broker.produce.durability import Durability, unavailable
 from bolide.broker.produce.intake import Intake
@@ -20,7 +23,7 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
 from bolide.broker.transactions.half_queue import HalfQueue
 from bolide.config import ConfigCell
-from bolide.model.message import Host
+from bolide.model.message import Host, TransactionType
 from bolide.model.names import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
@@ -45,6 +48,7 @@ from bolide.protocol.record import MAX_V1_TOPIC_SIZE
 from bolide.protocol.refusals import InvalidParameter
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Request
+from bolide.remoting.latencies import BOUNDS, RpcLatencies, RpcOutcome
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import StoreUnwritable
@@ -57,6 +61,14 @@ _MAX_NAME = 512
 """Bytes of the longest group, with a topic, that plans are made for."""
 _MAX_MESSAGES = 500
 """Messages served under one hold of the append lock: other appends wait meanwhile."""
+
+_REQUESTS = (
+    RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.END_TRANSACTION,
+)  # fmt: skip
+"""In the order in which the flow counts them."""
+
+Served = tuple[int, int, int]
+"""How many of each were served."""
 
 Outcome = tuple[int, bytes, int]
 """Where serving stopped, the replies so far, and why it stopped as a `FallThrough`."""
@@ -79,6 +91,7 @@ class SendPath:
         halves: HalfQueue,
         plans: Plans,
         fall_throughs: FallThroughs,
+        latencies: RpcLatencies,
     ) -> None:
         digits = OffsetId(store_host, 0).encode()[:-_OFFSET_DIGITS]
         self._flow = SendFlow(
@@ -96,6 +109,11 @@ class SendPath:
         self._halves = halves
         self._plans = plans
         self._fall_throughs = fall_throughs
+        self._latencies = latencies
+        self._requests = [[0] * (len(BOUNDS) + 1) for _ in _REQUESTS]
+        """Requests by kind and bucket of their latency, not reported yet."""
+        self._request_ms = [0.0] * len(_REQUESTS)
+        self._traffic = statistics.traffic
         self._cell = cell
         self._store_cell = store_cell
         self._count = 0
@@ -238,10 +256,14 @@ class SendPath:
         if self._intake.ending is None:
             self._intake.expect_end()
         if self._durability.answers_wait:
-            waiting = _ReplyOnDurable(self, connection, replies, log_end, generation)
+            served = flow.drain_requests()
+            waiting = _ReplyOnDurable(
+                self, connection, replies, log_end, generation, (started, served)
+            )
             connection.expect_reply(waiting, end - position)
             self._durability.add_waiter(waiting)
             return end, b"", reason
+        self._count_requests(flow.drain_requests(), seconds)
         return end, replies, reason
 
     def _handle_stop(self, reason: int) -> int:
@@ -273,8 +295,12 @@ class SendPath:
         return {each for each in find_ends(data, position) if self._halves.claim(each)}
 
     def _complete_ends(self, claimed: set[int] | None) -> None:
-        for each in self._flow.drain_ended():
-            self._halves.record_end(*each)
+        for queue_offset, state, op_offset, topic, born in self._flow.drain_ended():
+            self._halves.record_end(queue_offset, state, op_offset)
+            if state == TransactionType.COMMIT:
+                self._traffic.transaction_committed(topic, wall_clock() - born / 1000)
+            else:
+                self._traffic.transaction_rolled_back(topic)
             self._count -= 1  # its op message is internal and does not count as a send
         for queue_offset in claimed or ():
             self._halves.open.reopen(queue_offset)
@@ -307,6 +333,30 @@ class SendPath:
             if may_wait:
                 self._intake.touch(topic, queue_id, self._log_end)
 
+    def _count_requests(self, served: Served, seconds: float) -> None:
+        """Count the requests of a run; all of them were answered at its end."""
+        milliseconds = seconds * 1000
+        bucket = bisect_left(BOUNDS, milliseconds)
+        for kind, count in enumerate(served):
+            if count:
+                self._requests[kind][bucket] += count
+                self._request_ms[kind] += milliseconds * count
+
+    def report_traffic(self) -> None:
+        """Report requests and sizes of messages to what metrics count."""
+        for kind, code in enumerate(_REQUESTS):
+            if any(self._requests[kind]):
+                outcome = RpcOutcome(code, ResponseCode.SUCCESS)
+                self._latencies.add_counts(outcome, self._requests[kind], self._request_ms[kind])
+                self._requests[kind] = [0] * (len(BOUNDS) + 1)
+                self._request_ms[kind] = 0.0
+        for target in self._flow.drain_counted():
+            is_half = target.name == HALF_TOPIC
+            for name, (sizes, total) in zip((NORMAL, FIFO), target.take_sizes(), strict=True):
+                if total:
+                    message_type = TRANSACTION if is_half else name
+                    self._traffic.counts_in(target.name, message_type, sizes, total)
+
     # ---- replies that wait for the disk
 
     def replies_for(self, replies: bytes, outcome: int | StoreUnwritable) -> bytes:
@@ -331,18 +381,32 @@ class SendPath:
     def now(self) -> float:
         return self._durability.now()
 
+    def answered(self, served: Served, started: float, outcome: int) -> None:
+        """Count requests that waited for the disk."""
+        seconds = monotonic() - started
+        for code, count in zip(_REQUESTS, served, strict=True):
+            if count:
+                self._latencies.add(RpcOutcome(code, outcome), seconds, count)
+
 
 class _ReplyOnDurable:
     """Replies that leave when their messages are durable."""
 
-    __slots__ = ("_connection", "_path", "_replies", "end", "generation", "since")
+    __slots__ = ("_connection", "_path", "_replies", "_served", "end", "generation", "since")
 
     def __init__(
-        self, path: SendPath, connection: Connection, replies: bytes, end: int, generation: int
+        self,
+        path: SendPath,
+        connection: Connection,
+        replies: bytes,
+        end: int,
+        generation: int,
+        served: tuple[float, Served],
     ) -> None:
         self._path = path
         self._connection = connection
         self._replies = replies
+        self._served = served
         self.end = end
         self.generation = generation
         self.since = path.now()
@@ -351,6 +415,10 @@ class _ReplyOnDurable:
         replies = self._replies
         if outcome is not ResponseCode.SUCCESS:
             replies = self._path.replies_for(replies, outcome)
+        started, served = self._served
+        if isinstance(outcome, StoreUnwritable):
+            outcome = ResponseCode.SERVICE_NOT_AVAILABLE
+        self._path.answered(served, started, outcome)
         self._connection.send_expected(self, replies or None)
 
     def connection_lost(self) -> None:

@@ -150,6 +150,10 @@ class ClientTable:
         found = self._producer_ids.get(client_id)
         return found.connection if found else None
 
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        """Groups with connected consumers. Any thread may call it."""
+        return list(self._consumers.values())
+
     def producer_groups(self) -> list[str]:
         return list(self._producers)
 

@@ -20,11 +20,11 @@ from bolide.broker.background import (
 from bolide.broker.metadata.group_attributes import GROUP_ATTRIBUTES
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topic_attributes import changed_attributes
-from bolide.broker.metadata.topics import SYSTEM_GROUPS, validate_group
+from bolide.broker.metadata.topics import validate_group
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.events import Listeners
-from bolide.model.names import READ, SYSTEM_GROUP_PREFIX
+from bolide.model.names import READ, SYSTEM_GROUPS, is_system_group
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.groups import (
@@ -205,7 +205,7 @@ class GroupTable:
 
     def _new(self, group: str) -> GroupConfig:
         allowed = self._cell.value.auto_create_subscription_group
-        if not (allowed or group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)):
+        if not (allowed or is_system_group(group)):
             raise _not_found(
                 group,
                 "create it, for example with mqadmin updateSubGroup,"

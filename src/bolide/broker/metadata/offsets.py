@@ -75,6 +75,10 @@ class OffsetTable:
         """Offsets of a group in a topic, by queue id."""
         return dict(self._offsets.get(f"{topic}@{group}", ()))
 
+    def pairs(self) -> list[str]:
+        """All pairs with offsets, as topic@group. Any thread may call it."""
+        return list(self._offsets)
+
     def topics_of(self, group: str) -> set[str]:
         """Topics in which a group has offsets."""
         return set(self._topics.get(group, ()))

@@ -30,8 +30,6 @@ from bolide.model.names import (
     SYSTEM_TOPICS,
     TBW102,
     TIMER_TOPIC,
-    TOOLS_GROUP,
-    TRANSACTION_GROUP,
     WRITE,
     is_dead_letter_topic,
     is_retry_topic,
@@ -59,16 +57,6 @@ UNIT, UNIT_SUBSCRIPTION = 1, 2
 
 _RETRY_QUEUES = 1
 
-SYSTEM_GROUPS = (
-    TOOLS_GROUP,
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    TRANSACTION_GROUP,
-)
 _MAX_GROUP_LENGTH = MAX_SYSTEM_TOPIC_LENGTH - len(RETRY_PREFIX)
 
 
@@ -430,7 +418,8 @@ def _validate(kind: str, name: str, longest: int) -> None:
 def system_topic_names(config: BrokerConfig) -> set[str]:
     """Names of the system topics of a broker with these settings."""
     cluster = config.broker_cluster_name
-    names = {cluster, config.broker_name, reply_topic(cluster)}
+    own = (POP_JOURNAL_TOPIC, AUDIT_TOPIC, TIMER_TOPIC, revive_topic(cluster))
+    names = {cluster, config.broker_name, reply_topic(cluster), *own}
     if config.trace_topic_enable:
         names.add(config.msg_trace_topic_name)
     return names | SYSTEM_TOPICS

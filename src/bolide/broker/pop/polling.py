@@ -98,6 +98,7 @@ class Polling:
             count: counts the messages for requests that take none; as many of them are woken.
         """
         deferred = DeferredReply()
+        deferred.is_long_polling = True
 
         def retry(is_last: bool) -> bool:
             if deferred.is_blocked and not is_last:

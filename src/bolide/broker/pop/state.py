@@ -97,6 +97,10 @@ class PopState:
         """When the next lease expires."""
         return self._expiries.next_due
 
+    def overdue(self, now: int) -> int:
+        """How many leases have expired and wait to be revived. Any thread may call it."""
+        return sum(lease.due <= now for lease in list(self._leases))
+
     def due_leases(self) -> Iterator[Lease]:
         """Yield each expired lease once; the caller reschedules it with `schedule` or
         acknowledges it."""

@@ -157,7 +157,7 @@ class ReplicaHandlers:
     @handles(NoHeader, RequestCode.GET_BROKER_EPOCH_CACHE)
     def epochs(self, request: Request[NoHeader]) -> Reply:
         if self._epochs is None:
-            raise ServerError("this request only for broker in controllerMode")
+            raise ServerError("this request only for controllerMode")
         config, end = self._cell.value, self._store.log.written
         entries = list(self._epochs)
         ends = [each.start for each in entries[1:]] + [end]

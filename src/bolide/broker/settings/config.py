@@ -17,6 +17,7 @@ from bolide.auth.settings import PlainAclSettings, refuse_other_classes
 from bolide.broker.settings.replication import ReplicationSettings, understand_dledger
 from bolide.broker.settings.sections import (
     AssignmentSettings,
+    BrokerMetricsSettings,
     ColdReadSettings,
     FilterSettings,
     PopSettings,
@@ -28,9 +29,10 @@ from bolide.broker.settings.without_effect import (
     IGNORED,
     IGNORED_IN_FILES,
 )
-from bolide.config import load, option, options_of
+from bolide.config import Unit, load, option, options_of
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
+from bolide.metrics.settings import MetricsSettings, check_metrics, with_port_given
 from bolide.remoting.address import is_loopback_host, split_address
 from bolide.remoting.client import ClientConfig
 from bolide.remoting.settings import EVERY_INTERFACE, LOOPBACK, ServerSettings
@@ -71,6 +73,8 @@ class BrokerConfig(
     PopSettings,
     TimerSettings,
     TransactionSettings,
+    BrokerMetricsSettings,
+    MetricsSettings,
     ReplicationSettings,
     PlainAclSettings,
     ServerSettings,
@@ -203,7 +207,7 @@ class BrokerConfig(
     )  # fmt: skip
     start_accept_send_request_time_stamp: float = option(
         0.0, "Timestamp in milliseconds before which the broker refuses sends.",
-        bounds=(0, 2**53), scale=1000, live=True,
+        bounds=(0, 2**53), scale=1000, live=True, unit=Unit.TIMESTAMP,
     )  # fmt: skip
 
     # Pulling
@@ -223,7 +227,7 @@ class BrokerConfig(
     )  # fmt: skip
     max_pull_bytes: int = option(
         1024 * 1024, "Maximum size in bytes of a pull, unless a maxTransfer… setting is given.",
-        bounds=(1, _INT_MAX), ours=True, live=True,
+        bounds=(1, _INT_MAX), ours=True, live=True, unit=Unit.BYTES,
     )  # fmt: skip
     transfer_limits_given: bool = option(
         False,
@@ -277,8 +281,10 @@ class BrokerConfig(
         fixed=True,
     )
     max_stats_idle_time: int = option(
-        -1, "Minutes of inactivity after which a statistic is dropped; -1 keeps all.",
-        key="maxStatsIdleTimeInMinutes", bounds=(-1, _INT_MAX),
+        -1,
+        "Minutes of inactivity after which a statistic is dropped; -1 keeps all, and up to 10 means"
+        " 30.",
+        key="maxStatsIdleTimeInMinutes", bounds=(-1, _INT_MAX), unit=Unit.MINUTES,
     )  # fmt: skip
     log_level: LogLevel = option(
         LogLevel.INFO, "Minimum level of log messages.", ours=True, live=True
@@ -339,7 +345,7 @@ def load_settings(
     """
     environment = os.environ if environment is None else environment
     addresses = environment.get("NAMESRV_ADDR", "")
-    given = ({"namesrvAddr": addresses} if addresses else {}) | dict(texts)
+    given = ({"namesrvAddr": addresses} if addresses else {}) | with_port_given(dict(texts))
     if limits_are_given(given):
         given.setdefault("transferLimitsGiven", "true")
     refuse_other_classes(given)
@@ -383,6 +389,7 @@ def check(config: BrokerConfig) -> None:
             )
     if 0 < config.listen_port <= -VIP_PORT_DELTA:
         raise ConfigError(f"listenPort={config.listen_port}: listenPort - 2 is needed too")
+    check_metrics(config)
     config.server_config()
     config.client_tls()
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bolide.config import option
+from bolide.config import Unit, option
 from bolide.errors import ConfigError
 from bolide.remoting.address import format_address, split_address
 from bolide.replication.acknowledgement import AckPolicy, Rule
@@ -38,13 +38,13 @@ class ReplicationSettings:
     )  # fmt: skip
     ha_transfer_batch_size: int = option(
         32 * 1024, "Most bytes of the log in one transfer to a slave.",
-        bounds=(1, 4 * _MIB), live=True,
+        bounds=(1, 4 * _MIB), live=True, unit=Unit.BYTES,
     )  # fmt: skip
     ha_max_gap_not_in_sync: int = option(
         256 * _MIB,
         "Bytes that the nearest slave may be behind before a SYNC_MASTER answers sends with"
         " SLAVE_NOT_AVAILABLE instead of waiting.",
-        bounds=(1, None), aliases=("haSlaveFallbehindMax",), live=True,
+        bounds=(1, None), aliases=("haSlaveFallbehindMax",), live=True, unit=Unit.BYTES,
     )  # fmt: skip
     slave_timeout: float = option(
         3.0, "Milliseconds that a send waits for replicas before it answers FLUSH_SLAVE_TIMEOUT.",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bolide.config import option
+from bolide.config import Unit, option
 from bolide.protocol.bodies.pop import RequestMode
 
 _INT_MAX = 2**31 - 1
@@ -48,11 +48,11 @@ class ColdReadSettings:
     cg_cold_read_threshold: int = option(
         3 * _MIB,
         "Bytes that a group may read from the disk in 5 s, unless it has a threshold of its own.",
-        bounds=(0, _LONG_MAX), live=True,
+        bounds=(0, _LONG_MAX), live=True, unit=Unit.BYTES,
     )  # fmt: skip
     global_cold_read_threshold: int = option(
         100 * _MIB, "Bytes that all groups together may read from the disk in 5 s.",
-        bounds=(0, _LONG_MAX), live=True,
+        bounds=(0, _LONG_MAX), live=True, unit=Unit.BYTES,
     )  # fmt: skip
 
 
@@ -83,7 +83,58 @@ class FilterSettings:
     )  # fmt: skip
     filter_function_memory: int = option(
         256 * _MIB, "Memory limit in bytes of a process that runs filter functions.",
-        bounds=(16 * _MIB, 64 * 1024 * _MIB), ours=True, fixed=True,
+        bounds=(16 * _MIB, 64 * 1024 * _MIB), ours=True, fixed=True, unit=Unit.BYTES,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerMetricsSettings:
+    """Which metrics a broker has; how they are exposed is in `metrics.settings`."""
+
+    enable_stats_metrics: bool = option(
+        True, "Expose the numbers of topics and groups, and the permission.", live=True
+    )
+    enable_request_metrics: bool = option(
+        True, "Expose messages and bytes in and out, and sizes of messages.", live=True
+    )
+    enable_connection_metrics: bool = option(True, "Expose connected clients.", live=True)
+    enable_lag_and_dlq_metrics: bool = option(
+        True, "Expose the lag of consumer groups, and their dead letters.", live=True
+    )
+    enable_transaction_metrics: bool = option(True, "Expose transactions.", live=True)
+    enable_remoting_metrics: bool = option(True, "Expose latencies by request code.", live=True)
+    enable_message_store_metrics: bool = option(
+        True, "Expose sizes of the store, delayed and timer messages.", live=True
+    )
+    enable_pop_metrics: bool = option(True, "Expose what is behind POP consumption.", live=True)
+    enable_queue_lag_metrics: bool = option(
+        True, "Expose the lag of each group in each queue.", ours=True, live=True
+    )
+    enable_exporter_metrics: bool = option(
+        True, "Expose the names of rocketmq-exporter too.", ours=True, live=True
+    )
+    enable_client_metrics: bool = option(
+        True,
+        "While somebody reads the metrics, ask each consumer once a minute for its figures, as"
+        " rocketmq-exporter does, and expose them.",
+        ours=True,
+        live=True,
+    )
+    estimate_accumulation: bool = option(
+        True,
+        "Count only messages that the filter of a group lets through as its lag; a long backlog is"
+        " estimated from a part of it.",
+        live=True,
+    )
+    max_consume_queue_scan: int = option(
+        20_000,
+        "Messages of a queue that are looked at to count those that a filter lets through.",
+        bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+    sample_count_threshold: int = option(
+        5000,
+        "Matching messages after which a longer backlog is estimated.",
+        bounds=(1, _INT_MAX), live=True,
     )  # fmt: skip
 
 
@@ -102,10 +153,14 @@ class PopSettings:
     )
     pop_from_retry_probability: int = option(
         20, "Percentage of pops that read retries before other messages instead of after them.",
-        bounds=(0, 100), live=True,
+        bounds=(0, 100), live=True, unit=Unit.PERCENT,
     )  # fmt: skip
     pop_from_retry_probability_for_priority: int = option(
-        0, "As popFromRetryProbability, for pops that go by priority.", bounds=(0, 100), live=True
+        0,
+        "As popFromRetryProbability, for pops that go by priority.",
+        bounds=(0, 100),
+        live=True,
+        unit=Unit.PERCENT,
     )
     priority_order_asc: bool = option(
         True,
@@ -154,7 +209,11 @@ class TimerSettings:
 
     timer_wheel_enable: bool = option(True, "Accept messages with a delivery time.", live=True)
     timer_max_delay_sec: int = option(
-        _YEAR, "Maximum delay of a message in seconds.", bounds=(1, 100 * _YEAR), live=True
+        _YEAR,
+        "Maximum delay of a message in seconds.",
+        bounds=(1, 100 * _YEAR),
+        live=True,
+        unit=Unit.SECONDS,
     )
     recall_message_enable: bool = option(
         True, "Let producers recall messages that are not delivered yet.", live=True
@@ -165,7 +224,7 @@ class TimerSettings:
     )  # fmt: skip
     timer_precision_ms: int = option(
         1000, "Milliseconds per slot of the timer wheel; the format of its files depends on it.",
-        bounds=(10, 10_000),
+        bounds=(10, 10_000), unit=Unit.MILLISECONDS,
     )  # fmt: skip
     timer_roll_window_slot: int = option(
         2 * 24 * 3600,
@@ -173,7 +232,10 @@ class TimerSettings:
         bounds=(60, 7 * 24 * 3600 - 60),
     )  # fmt: skip
     mapped_file_size_timer_log: int = option(
-        100 * 1024 * 1024, "Size in bytes of a file of the timer log.", bounds=(4096, 2**30)
+        100 * 1024 * 1024,
+        "Size in bytes of a file of the timer log.",
+        bounds=(4096, 2**30),
+        unit=Unit.BYTES,
     )
 
 

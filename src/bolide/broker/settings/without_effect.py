@@ -16,7 +16,6 @@ _POP = "the POP journal replaces RocketMQ's check-point messages and has no such
 _POP_KV = "the state of POP is never stored in RocksDB"
 _POP_ALWAYS = "always on"
 _SQL = "filter expressions are evaluated when messages are read, not when they are stored"
-_METRICS = "metrics are not implemented"
 _LMQ = "light message queues are not implemented"
 _LIGHT_TOPICS = "light topics are not implemented"
 _NOTICES = "a notification counts messages without filtering them"
@@ -200,31 +199,6 @@ _SQL_KEYS = {
     "maxErrorRateOfBloomFilter": "20",
 }
 
-_METRICS_KEYS = {
-    "metricsExporterType": "DISABLE",
-    "metricsOtelCardinalityLimit": "50000",
-    "metricsGrpcExporterTarget": "",
-    "metricGrpcExporterTimeOutInMills": "3000",
-    "metricGrpcExporterIntervalInMills": "60000",
-    "metricLoggingExporterIntervalInMills": "10000",
-    "metricsPromExporterPort": "5557",
-    "metricsPromExporterHost": "",
-    "metricsLabel": "",
-    "metricsInDelta": "false",
-    "metricsExportBatchMaxDataPoints": "1000",
-    "estimateAccumulation": "true",
-    "maxConsumeQueueScan": "20000",
-    "sampleCountThreshold": "5000",
-    "enableRemotingMetrics": "true",
-    "enableMessageStoreMetrics": "true",
-    "enablePopMetrics": "true",
-    "enableConnectionMetrics": "true",
-    "enableTransactionMetrics": "true",
-    "enableStatsMetrics": "true",
-    "enableRequestMetrics": "true",
-    "enableLagAndDlqMetrics": "true",
-}
-
 _BILLING_KEYS = {
     "commercialEnable": "true",
     "commercialTimerCount": "1",
@@ -274,7 +248,6 @@ _LIGHT_TOPIC_KEYS = {
 
 _SINGLE = {
     "messageStorePlugIn": Ignored("", "store plug-ins are Java classes", fixed=True),
-    "metricsGrpcExporterHeader": Ignored("", _METRICS, secret=True),
     "socksProxyConfig": Ignored("{}", _OWN_CALLS, secret=True),
     "transferMsgByHeap": Ignored("true", "replies are always built in memory"),
     "highSpeedMode": Ignored("false", _UNUSED),
@@ -354,16 +327,6 @@ IGNORED = (
     | _all_for(_POP_ALWAYS, _POP_ALWAYS_KEYS)
     | _all_for(_SQL, _SQL_KEYS)
     | IGNORED_ACCESS
-    | _all_for(
-        _METRICS,
-        _METRICS_KEYS,
-        fixed={
-            "metricsExporterType",
-            "metricsGrpcExporterTarget",
-            "metricsPromExporterHost",
-            "metricsPromExporterPort",
-        },
-    )
     | _all_for(_BILLING, _BILLING_KEYS)
     | _all_for(_OWN_CALLS, _CLIENT_KEYS)
     | _all_for(_LIGHT_TOPICS, _LIGHT_TOPIC_KEYS)

@@ -161,7 +161,7 @@ class TimerEnqueuer:
             if self._files.number(entry.due) <= self._due_queue.loaded_to:
                 self._due_queue.recall(slotted.recalls, self._files.number(entry.due))
             return
-        self._counts.record_arrival(slotted.topic)
+        self._counts.record_arrival(slotted.topic, entry.due)
         if slotted.due < entry.due:
             self._due_queue.note_late(entry.physical_offset, slotted.due)
         self._due_queue.add(entry, slotted.due)

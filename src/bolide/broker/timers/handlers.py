@@ -13,6 +13,7 @@ from bolide.broker.produce.durability import Durability, unavailable
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers import Timers
+from bolide.broker.timers.delivery import OnStored
 from bolide.broker.timers.due_queue import recall_key
 from bolide.config import ConfigCell
 from bolide.model.message import Host
@@ -22,6 +23,7 @@ from bolide.protocol import fastjson
 from bolide.protocol.bodies.timers import PendingTimer, PendingTimers
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import Header, NoHeader
+from bolide.protocol.headers.runtime import TimerEngineHeader
 from bolide.protocol.headers.send import RecallHeader, RecallReply
 from bolide.protocol.headers.timers import ListTimersHeader, RecallTimersHeader
 from bolide.protocol.hosts import pack_host
@@ -45,6 +47,7 @@ log = logging.getLogger(__name__)
 _TAG = "_RECALL_TAG_"
 _BODY = b"0"
 _MAX_PAGE = 1000
+_FILE_ENGINE, _ROCKSDB_ENGINE = "F", "R"
 
 
 class _Region(Header, frozen=True, kw_only=True):
@@ -70,8 +73,10 @@ class TimerHandlers:
         cell: ConfigCell[BrokerConfig],
         store_host: Host,
         now: Callable[[], float] = time.time,
+        on_stored: OnStored = lambda *_: None,
     ) -> None:
         self._timers = timers
+        self._on_stored = on_stored
         self._topics = topics
         self._intake = intake
         self._durability = durability
@@ -130,6 +135,20 @@ class TimerHandlers:
             raise IllegalOperation("recall failed, the time of the handle exceeds timerMaxDelaySec")
         return handle
 
+    @handles(TimerEngineHeader, RequestCode.SWITCH_TIMER_ENGINE)
+    def switch_engine(self, request: Request[TimerEngineHeader]) -> Reply:
+        """Accept the engine that runs; RocketMQ refuses the other one likewise by default."""
+        if not self._cell.value.timer_wheel_enable:
+            raise InvalidParameter("broker timerWheelEnable is false")
+        if request.header.engine == _ROCKSDB_ENGINE:
+            raise InvalidParameter(
+                "timerRocksDBEnable must be configured true when broker start: this broker has the"
+                f" engine {_FILE_ENGINE} only"
+            )
+        if request.header.engine != _FILE_ENGINE:
+            raise InvalidParameter(f"param error: the engine is {_FILE_ENGINE}")
+        return Reply(remark="switch timer engine success")
+
     @handles(RecallTimersHeader, RequestCode.BOLIDE_RECALL_TIMERS)
     async def recall_by_key(self, request: Request[RecallTimersHeader]) -> Reply:
         header = request.header
@@ -173,9 +192,11 @@ class TimerHandlers:
             store_host=self._store_host,
         )
         try:
-            await self._durability.wait_durable(self._intake.append(draft))
+            appended = self._intake.append(draft)
+            await self._durability.wait_durable(appended)
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
+        self._on_stored(TIMER_TOPIC, draft.queue_id, appended.size)
         log.info("%s recalled message %s of %s", peer, timer.message_id, timer.topic)
 
     def _now_ms(self) -> int:

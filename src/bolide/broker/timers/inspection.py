@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from bolide.broker.timers.due_queue import recall_key, recalled_by
 from bolide.broker.timers.timetable import due_of
+from bolide.distribution import Distribution
 from bolide.kernel import read_record
 from bolide.model.names import TIMER_TOPIC
 from bolide.model.properties import KEY_SEPARATOR, PropertyName
@@ -24,6 +25,11 @@ _RATE_SPAN = 10.0
 _MAX_EXAMINED = 10_000
 _MAX_SKIPPED = 200_000
 _MAX_PER_KEY = 1000
+
+
+DELAY_BOUNDS = (60, 600, 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600)
+"""RocketMQ's buckets of the delay that a timer message asks for, in seconds."""
+_MAX_TOPICS = 100_000
 
 
 class Rate:
@@ -57,6 +63,11 @@ class TimerCounts:
         self._now = now
         self.arrivals = Rate()
         self.deliveries = Rate()
+        self.arrived: dict[str, int] = {}
+        """Timers since the start by topic, and below those that were delivered."""
+        self.delivered: dict[str, int] = {}
+        self.delays: dict[str, Distribution] = {}
+        """For how long they asked to be delayed, in seconds."""
 
     @property
     def table(self) -> TimerMetrics:
@@ -66,9 +77,21 @@ class TimerCounts:
     def total(self) -> int:
         return sum(metric.count for metric in list(self.table.timing_count.values()))
 
-    def record_arrival(self, topic: str) -> None:
+    def record_arrival(self, topic: str, due_ms: int) -> None:
         self.arrivals.add()
         self._change(topic, 1)
+        if topic in self.arrived or len(self.arrived) < _MAX_TOPICS:
+            self.arrived[topic] = self.arrived.get(topic, 0) + 1
+            delays = self.delays.get(topic)
+            if delays is None:
+                delays = self.delays[topic] = Distribution(DELAY_BOUNDS)
+            delays.add(max(due_ms // 1000 - int(self._now()), 0))
+
+    def record_delivery(self, topic: str | None) -> None:
+        self.deliveries.add()
+        self.record_departure(topic)
+        if topic is not None and (topic in self.delivered or len(self.delivered) < _MAX_TOPICS):
+            self.delivered[topic] = self.delivered.get(topic, 0) + 1
 
     def record_departure(self, topic: str | None) -> None:
         if topic is not None:

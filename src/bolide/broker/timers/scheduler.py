@@ -21,7 +21,7 @@ from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers.checkpointing import Checkpointer, Progress, ResumePoint, open_files
-from bolide.broker.timers.delivery import Continuation, TimerDelivery
+from bolide.broker.timers.delivery import Continuation, OnStored, TimerDelivery
 from bolide.broker.timers.due_queue import DueQueue, Prefetcher
 from bolide.broker.timers.enqueue import TimerEnqueuer
 from bolide.broker.timers.inspection import TimerCounts, TimerListing
@@ -68,6 +68,17 @@ class _Parts(NamedTuple):
     """The last slot that may hold timers that were late before the files were opened."""
 
 
+class TimerLag(NamedTuple):
+    """What is behind of the timer."""
+
+    behind: int
+    """Messages of the timer topic that are not in the wheel yet."""
+    next_offset: int
+    """Queue offset of the first of them."""
+    late_seconds: int
+    """For how long the first timer is due that was not read yet."""
+
+
 class Timers:
     """The timer; belongs to one event loop. `run` is called between `start` and `stop`."""
 
@@ -88,8 +99,10 @@ class Timers:
         disk: Disk | None = None,
         continuations: Sequence[Continuation] = (),
         wheel_slots: int = SLOTS,
+        on_stored: OnStored = lambda *_: None,
     ) -> None:
         self._continuations = continuations
+        self._on_stored = on_stored
         config = cell.value
         self.counts = TimerCounts(metrics, now)
         self._store = store
@@ -188,6 +201,7 @@ class Timers:
             counts=self.counts,
             store_host=self._store_host,
             continuations=self._continuations,
+            on_stored=self._on_stored,
             delivered=resume_point.delivered,
             delivered_from=resume_point.delivered_from,
             first_deliveries=first_deliveries,
@@ -406,16 +420,32 @@ class Timers:
     def metrics(self) -> TimerMetrics:
         return self.counts.table
 
+    def lag(self) -> TimerLag:
+        """How far the timer is behind."""
+        parts = self._parts
+        if parts is None:
+            return TimerLag(0, 0, 0)
+        late = 0
+        if not parts.due_queue.is_empty:
+            reached = parts.due_queue.cursor * self._files.precision_ms
+            late = max((self._now_ms() - reached) // 1000, 0)
+        return TimerLag(parts.enqueuer.behind, parts.enqueuer.queue_offset, late)
+
+    def due_counts(self, bounds: Sequence[int]) -> list[tuple[int, int]]:
+        """How many timers are due within so many seconds, later than the bound before. Blocks."""
+        if not self._files.is_open:  # nothing has ever waited
+            return [(bound, 0) for bound in bounds]
+        now = self._now_ms()
+        ends = [self._files.number(now + bound * 1000) for bound in bounds]
+        counts = self._files.count_between([self._files.number(now), *ends])
+        return list(zip(bounds, counts, strict=True))
+
     def figures(self) -> dict[str, str]:
         """Runtime information, under the keys of RocketMQ."""
-        parts = self._parts
-        behind = 0
-        if parts is not None and not parts.due_queue.is_empty:
-            reached = parts.due_queue.cursor * self._files.precision_ms
-            behind = max((self._now_ms() - reached) // 1000, 0)
+        lag = self.lag()
         return {
-            "timerReadBehind": str(behind),
-            "timerOffsetBehind": str(parts.enqueuer.behind if parts else 0),
+            "timerReadBehind": str(lag.late_seconds),
+            "timerOffsetBehind": str(lag.behind),
             "timerCongestNum": str(self.counts.total),
             "timerEnqueueTps": f"{self.counts.arrivals.per_second:.1f}",
             "timerDequeueTps": f"{self.counts.deliveries.per_second:.1f}",

@@ -42,6 +42,12 @@ class OpenHalves:
         for queue_offset in range(self._base, first):
             self.close(queue_offset)
 
+    def copy(self) -> "OpenHalves":
+        """A snapshot for another thread."""
+        copied = OpenHalves()
+        copied._base, copied._bits = self._base, bytearray(self._bits)
+        return copied
+
     def is_open(self, queue_offset: int) -> bool:
         at = queue_offset - self._base
         if at < 0:

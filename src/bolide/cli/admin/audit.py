@@ -9,17 +9,19 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.audit import matches
-from bolide.cli.admin.output import Table, print_json, time_text
+from bolide.cli.admin.output import time_text
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     require_one,
     run,
     targets,
     warn,
 )
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.protocol.bodies.audit import AuditRecord
 from bolide.protocol.codes import ResponseCode
 from bolide.remoting.errors import RemotingError
@@ -42,7 +44,7 @@ def audit(
         str | None,
         typer.Option("--target", help="Only records about this topic, group, setting or user."),
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for further records and print them, too.")
     ] = False,
@@ -55,7 +57,7 @@ def audit(
     async def act(admin: AdminClient) -> None:
         positions = dict.fromkeys(await targets(admin, broker, cluster), -1)
         shown = await _read_new(admin, positions, since_ms, user, target)
-        _show(shown, as_json=as_json)
+        _show(shown, as_document=as_document)
         problem = ""
         while follow:
             await asyncio.sleep(_POLL_INTERVAL)
@@ -67,7 +69,7 @@ def audit(
                 problem = str(exc)
                 continue
             problem = ""
-            _show(shown, as_json=as_json, titles=False)
+            _show(shown, as_document=as_document, titles=False)
 
     try:
         run(name_server, act)
@@ -92,10 +94,10 @@ async def _read_new(
     return sorted(found, key=lambda record: record.time)
 
 
-def _show(records: list[AuditRecord], *, as_json: bool, titles: bool = True) -> None:
-    if as_json:
+def _show(records: list[AuditRecord], *, as_document: bool, titles: bool = True) -> None:
+    if as_document:
         for record in records:
-            print_json(record)
+            print_document(record)
         return
     if not (records or titles):
         return

@@ -1,27 +1,25 @@
 """Broker commands: brokerStatus, getBrokerConfig, updateBrokerConfig, and the filter functions."""
 
-from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.output import Table, print_json
+from bolide.cli.admin.each_server import ask_each
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     Switch,
     is_true,
     require_one,
     run,
     targets,
-    warn,
 )
-from bolide.cli.command_line import FAILED
-from bolide.errors import BolideError
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.logs import one_line
 from bolide.protocol.bodies.routes import BrokerRoute
 
@@ -33,7 +31,7 @@ Name = Annotated[str, typer.Option("-f", "--filterName", help="Name of the funct
 def broker_status(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the runtime statistics of a broker."""
@@ -41,23 +39,22 @@ def broker_status(
 
     async def act(admin: AdminClient) -> dict[str, Texts | None]:
         addresses = await targets(admin, broker, cluster, slaves=True)
-        return await _from_each(addresses, admin.brokers.runtime)
+        return await ask_each(addresses, admin.brokers.runtime)
 
     found = run(name_server, act)
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
     else:
         for address, figures in found.items():
             prefix = f"{address:<24} " if cluster else ""
             for key, value in sorted((figures or {}).items()):
                 print(f"{prefix}{key:<32}: {one_line(value)}")
-    _end(found)
 
 
 def get_broker_config(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the settings of a broker."""
@@ -69,18 +66,18 @@ def get_broker_config(
         else:
             assert cluster is not None
             titles = _titles(await admin.clusters.brokers(cluster))
-        return titles, await _from_each(titles, admin.brokers.config)
+        return titles, await ask_each(titles, admin.brokers.config)
 
     titles, found = run(name_server, act)
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
     else:
         for address, settings in found.items():
-            print(f"============{titles[address]}============")
-            for key, value in sorted((settings or {}).items()):
-                print(f"{key:<50}=  {one_line(value)}")
-            print()
-    _end(found)
+            if settings is not None:
+                print(f"============{titles[address]}============")
+                for key, value in sorted(settings.items()):
+                    print(f"{key:<50}=  {one_line(value)}")
+                print()
 
 
 def update_broker_config(
@@ -91,7 +88,7 @@ def update_broker_config(
     slaves: Annotated[
         Switch, typer.Option("-a", "--updateAllBroker", help="With -c: whether to include slaves.")
     ] = "false",
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Change a setting of a running broker.
@@ -107,35 +104,15 @@ def update_broker_config(
             await admin.brokers.update_config(address, {key: value})
             return {key: value}
 
-        return await _from_each(addresses, update)
+        return await ask_each(addresses, update)
 
     found = run(name_server, act)
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
     else:
         for address, changed in found.items():
             if changed is not None:
                 print(f"update broker config success, {address}")
-    _end(found)
-
-
-async def _from_each(
-    addresses: Iterable[str], ask: Callable[[str], Awaitable[Texts]]
-) -> dict[str, Texts | None]:
-    """The reply of each broker; None, and a line on standard error, for each failure."""
-    found: dict[str, Texts | None] = {}
-    for address in addresses:
-        try:
-            found[address] = await ask(address)
-        except BolideError as exc:
-            warn(exc)
-            found[address] = None
-    return found
-
-
-def _end(found: dict[str, Texts | None]) -> None:
-    if None in found.values():
-        raise typer.Exit(FAILED)
 
 
 def _titles(brokers: list[BrokerRoute]) -> dict[str, str]:
@@ -166,7 +143,7 @@ def update_filter(
     ],
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Register or replace a filter function.
@@ -180,10 +157,10 @@ def update_filter(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.filters.update(address, name, text)
-            if not as_json:
+            if not as_document:
                 print(f"update filter [{name}] of broker [{address}] success.")
-        if as_json:
-            print_json({"filter": name, "brokers": addresses})
+        if as_document:
+            print_document({"filter": name, "brokers": addresses})
 
     run(name_server, act)
 
@@ -192,7 +169,7 @@ def delete_filter(
     name: Name,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a filter function; consumers that use it then receive no messages."""
@@ -202,10 +179,10 @@ def delete_filter(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.filters.delete(address, name)
-            if not as_json:
+            if not as_document:
                 print(f"delete filter [{name}] from broker [{address}] success.")
-        if as_json:
-            print_json({"filter": name, "brokers": addresses})
+        if as_document:
+            print_document({"filter": name, "brokers": addresses})
 
     run(name_server, act)
 
@@ -213,7 +190,7 @@ def delete_filter(
 def list_filters(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the filter functions of brokers, with counters since the start of the broker."""
@@ -221,8 +198,8 @@ def list_filters(
 
     async def act(admin: AdminClient) -> None:
         states = await admin.filters.states(await targets(admin, broker, cluster))
-        if as_json:
-            print_json(states)
+        if as_document:
+            print_document(states)
             return
         table = Table("#Broker", "#Filter", "#Judged", "#Accepted", "#Failed", "#Last error")
         for address, functions in states.items():

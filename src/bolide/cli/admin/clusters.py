@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient, ClusterNotFound
-from bolide.cli.admin.output import Table, java_text, print_json
-from bolide.cli.admin.session import Json, NameServer, run, warn
-from bolide.cli.command_line import FAILED
-from bolide.errors import BolideError
+from bolide.cli.admin.each_server import ask_each
+from bolide.cli.admin.output import java_text
+from bolide.cli.admin.session import AsDocument, NameServer, run
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.protocol.bodies.routes import ClusterInfo
 
 BrokerEntry = tuple[str, str, int, str]
@@ -30,38 +31,31 @@ def cluster_list(
     cluster: Annotated[
         str | None, typer.Option("-c", "--clusterName", help="Only this cluster.")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List all brokers with their load."""
 
-    async def act(admin: AdminClient) -> bool:
-        while True:
-            complete = await _show(admin, cluster, more, as_json)
-            if interval is None:
-                return complete
+    async def act(admin: AdminClient) -> None:
+        await _show(admin, cluster, more, as_document)
+        while interval is not None:
             await asyncio.sleep(interval)
+            await _show(admin, cluster, more, as_document)
 
-    if not run(name_server, act):
-        raise typer.Exit(FAILED)
+    run(name_server, act)
 
 
-async def _show(admin: AdminClient, cluster: str | None, more: bool, as_json: bool) -> bool:
-    """Print all brokers; False if one of them did not answer."""
-    found: dict[BrokerEntry, Figures | None] = {}
-    for entry in _entries(await admin.clusters.info(), cluster):
-        try:
-            found[entry] = await admin.brokers.runtime(entry[3])
-        except BolideError as exc:
-            warn(exc)
-            found[entry] = None
-    if as_json:
-        print_json([_document(entry, figures) for entry, figures in found.items()])
+async def _show(admin: AdminClient, cluster: str | None, more: bool, as_document: bool) -> None:
+    """Print all brokers, also those that do not answer."""
+    entries = list(_entries(await admin.clusters.info(), cluster))
+    figures = await ask_each((address for *_, address in entries), admin.brokers.runtime)
+    found = {entry: figures[entry[3]] for entry in entries}
+    if as_document:
+        print_document([_document(entry, figures) for entry, figures in found.items()])
     elif more:
         _print_totals(found)
     else:
         _print_load(found)
-    return None not in found.values()
 
 
 def _entries(info: ClusterInfo, wanted: str | None) -> Iterator[BrokerEntry]:

@@ -1,20 +1,39 @@
-"""Client commands: consumerProgress, consumerConnection, producerConnection."""
+"""Client commands.
+
+consumerProgress, consumerConnection, producerConnection, producer, allocateMQ.
+"""
 
 from typing import Annotated
 
+import msgspec
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.clients import version_name
 from bolide.admin.consumer_lag import GroupLag, inflight_of, lag_of
-from bolide.cli.admin.output import Table, by_queue, java_text, print_json, time_text
-from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
+from bolide.cli.admin.output import by_queue, java_text, time_text
+from bolide.cli.admin.session import (
+    AsDocument,
+    NameServer,
+    OfCluster,
+    Switch,
+    Topic,
+    is_true,
+    items,
+    run,
+)
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.errors import BolideError
-from bolide.logs import one_line
+from bolide.logs import one_line, plain_json
+from bolide.model import allocation
 from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.stats import ConsumeStats
+from bolide.version import version_name
+
+_UNKNOWN = "N/A"
+"""Shown where a broker did not answer."""
 
 
 def consumer_progress(
@@ -31,13 +50,13 @@ def consumer_progress(
         ),
     ] = "false",
     cluster: OfCluster = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the lag and the rate of consumers."""
     if group is None:
         found = run(name_server, lambda admin: admin.progress.of_all())
-        print_json(found) if as_json else _print_groups(found)
+        print_document(found) if as_document else _print_groups(found)
         return
     wanted = group
 
@@ -48,7 +67,7 @@ def consumer_progress(
         return stats, await _owners(admin, wanted) if is_true(show_clients) else None
 
     stats, owners = run(name_server, act)
-    if as_json:
+    if as_document:
         _print_document(stats, owners)
     else:
         _print_progress(stats, owners)
@@ -59,7 +78,7 @@ def consumer_connection(
     broker: Annotated[
         str | None, typer.Option("-b", "--brokerAddr", help="Query only this broker.")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the connected consumers of a group.
@@ -67,8 +86,8 @@ def consumer_connection(
     Their subscriptions are listed below.
     """
     found = run(name_server, lambda admin: admin.clients.consumers(group, broker))
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
     else:
         _print_consumers(found)
 
@@ -76,7 +95,7 @@ def consumer_connection(
 def producer_connection(
     group: Annotated[str, typer.Option("-g", "--producerGroup", help="Name of the group.")],
     topic: Topic,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the connected producers of a group.
@@ -84,13 +103,75 @@ def producer_connection(
     Queries the brokers of the topic.
     """
     found = run(name_server, lambda admin: admin.clients.producers(group, topic))
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
         return
     for number, each in enumerate(found.connection_set, 1):
         version = version_name(each.version)
         client_id = one_line(java_text(each.client_id))
         print(f"{number:04d}  {client_id:<32} {each.client_addr:<22} {each.language} {version}")
+
+
+def producer(
+    broker: Annotated[str, typer.Option("-b", "--broker", help="Address of one broker.")],
+    as_document: AsDocument = False,
+    name_server: NameServer = None,
+) -> None:
+    """List the producers connected to a broker."""
+    found = run(name_server, lambda admin: admin.brokers.producers(broker)).data
+    if as_document:
+        rows = [
+            {"group": group} | msgspec.to_builtins(each)
+            for group, members in sorted(found.items())
+            for each in members
+        ]
+        print_document(rows)
+        return
+    for group, members in sorted(found.items()):
+        if not members:
+            print(one_line(f"producer group ({group}) instances are empty"))
+        for each in members:
+            facts = (
+                f"clientId={java_text(each.client_id)},remoteIP={java_text(each.remote_ip)}, "
+                f"language={java_text(each.language)}, version={each.version}, "
+                f"lastUpdateTimestamp={each.last_update_timestamp}"
+            )
+            print(one_line(f"producer group ({group}) instance : {facts}"))
+
+
+def allocate_mq(
+    topic: Topic,
+    addresses: Annotated[
+        str,
+        typer.Option("-i", "--ipList", help="Addresses of the members, separated by commas."),
+    ],
+    as_document: AsDocument = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show how the queues of a topic are divided among members, on average."""
+    members = items(addresses)
+    if not members:
+        raise typer.BadParameter("-i names no address")
+    queues = run(name_server, lambda admin: admin.topics.queues(topic))
+    shares = {
+        member: allocation.average(queues, index, len(members))
+        for index, member in enumerate(members)
+    }
+    if as_document:
+        print_document(
+            [
+                {"ip": member} | msgspec.to_builtins(queue)
+                for member, share in shares.items()
+                for queue in share
+            ]
+        )
+        return
+    # Java prints the fields of a queue by name.
+    result = {
+        member: [dict(sorted(msgspec.to_builtins(queue).items())) for queue in share]
+        for member, share in shares.items()
+    }
+    print(plain_json(msgspec.json.encode({"result": result}).decode()))
 
 
 async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
@@ -128,24 +209,25 @@ def _print_document(stats: ConsumeStats, owners: dict[MessageQueue, str] | None)
         for entry, queue in zip(queues, sorted(stats.offset_table), strict=True):
             entry["clientIp"] = owners.get(queue)
     totals = {"diffTotal": lag_of(stats), "inflightTotal": inflight_of(stats)}
-    print_json({"queues": queues, "consumeTps": stats.consume_tps} | totals)
+    print_document({"queues": queues, "consumeTps": stats.consume_tps} | totals)
 
 
 def _print_groups(found: list[GroupLag]) -> None:
     table = Table("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
     for each in found:
         version = "OFFLINE" if each.version is None else version_name(each.version)
+        version = _UNKNOWN if each.clients is None else version
         kind = "PULL" if each.consume_type is ConsumeType.CONSUME_ACTIVELY else "PUSH"
         pushes = each.consume_type is ConsumeType.CONSUME_PASSIVELY
         model = each.message_model if pushes and each.message_model else ""
         table.add(
             each.group,
-            each.clients,
+            _UNKNOWN if each.clients is None else each.clients,
             version,
             kind if each.clients else "",
             model if each.clients else "",
-            int(each.tps),
-            each.lag,
+            _UNKNOWN if each.tps is None else int(each.tps),
+            _UNKNOWN if each.lag is None else each.lag,
         )
     table.print()
 

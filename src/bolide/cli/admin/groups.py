@@ -1,16 +1,26 @@
-"""Consumer group commands: updateSubGroup, deleteSubGroup, setConsumeMode."""
+"""Consumer group commands.
 
+updateSubGroup, updateSubGroupList, getConsumerConfig, deleteSubGroup, setConsumeMode.
+"""
+
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.output import java_map, java_text, print_json
+from bolide.admin.consequences import GroupDeletion
+from bolide.admin.servers import address_of
+from bolide.cli.admin.confirmation import DryRun, Effect, Yes, confirm
+from bolide.cli.admin.each_server import ask_each
+from bolide.cli.admin.output import java_map, java_text
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
     Group,
-    Json,
     NameServer,
     Switch,
     is_true,
@@ -19,11 +29,16 @@ from bolide.cli.admin.session import (
     targets,
 )
 from bolide.cli.admin.topics import parse_attributes
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
+from bolide.logs import one_line
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupConfig, RetryPolicy
 from bolide.protocol.bodies.pop import RequestMode
+from bolide.protocol.bodies.routes import BrokerRoute
 from bolide.protocol.fastjson import BadJson
+from bolide.protocol.refusals import GroupNotFound
 
 
 def update_sub_group(
@@ -81,7 +96,7 @@ def update_sub_group(
     attributes: Annotated[
         str | None, typer.Option("--attributes", help="Changes: +a=b,+c=d,-e")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Create or change a consumer group."""
@@ -105,10 +120,10 @@ def update_sub_group(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.groups.update(address, config)
-            if not as_json:
+            if not as_document:
                 print(f"create subscription group to {address} success.")
-        if as_json:
-            print_json({"brokers": addresses, "groupConfig": config})
+        if as_document:
+            print_document({"brokers": addresses, "groupConfig": config})
         else:
             print(config_text(config))
 
@@ -122,7 +137,9 @@ def delete_sub_group(
     offsets: Annotated[
         Switch, typer.Option("-r", "--removeOffset", help="Whether to delete its offsets too.")
     ] = "false",
-    as_json: Json = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a consumer group.
@@ -130,27 +147,160 @@ def delete_sub_group(
     With -c its retry and dead-letter topics are deleted too.
     """
     require_one(broker, cluster)
+    if dry_run or not yes:
+
+        async def look(admin: AdminClient) -> GroupDeletion:
+            addresses = await targets(admin, broker, cluster)
+            return await admin.consequences.of_deleting_group(group, addresses)
+
+        found = run(name_server, look)
+        with_topics, with_offsets = cluster is not None, is_true(offsets)
+        facts = {"removeOffset": with_offsets, "removeTopics": with_topics}
+        confirm(
+            f"Delete group {group}?",
+            _effect(found, with_topics=with_topics, with_offsets=with_offsets),
+            _effect_document(found) | facts,
+            yes=yes,
+            dry_run=dry_run,
+            as_document=as_document,
+        )
 
     async def act(admin: AdminClient) -> None:
         where = f" in cluster [{cluster}]" if cluster else ""
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.groups.delete(address, group, offsets=is_true(offsets))
-            if not as_json:
+            if not as_document:
                 print(
                     f"delete subscription group [{group}] from broker [{address}]{where} success."
                 )
         if cluster is not None:
             for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
                 await admin.topics.delete(prefix + group, cluster)
-        if as_json:
-            print_json({"group": group, "brokers": addresses})
+        if as_document:
+            print_document({"group": group, "brokers": addresses})
 
     run(name_server, act)
 
 
+def _effect(found: GroupDeletion, *, with_topics: bool, with_offsets: bool) -> Effect:
+    brokers = ", ".join(found.known_on) or "no broker"
+    fate = "are deleted" if with_offsets else "stay, for a group of the same name"
+    lines: list[Table | str] = [
+        f"group {found.group}, on {brokers}: {found.members} members online",
+        f"its offsets {fate}",
+    ]
+    if with_topics:
+        lost = f"{found.retry_messages} messages to retry and {found.dead_letters} dead letters"
+        lines.append(f"{lost} are lost with its topics")
+    if not found.topics:
+        return [*lines, "it has consumed nothing here"]
+    table = Table("#Topic", "#Backlog")
+    for each in found.topics:
+        table.add(each.topic, each.backlog)
+    return [*lines, table]
+
+
+def _effect_document(found: GroupDeletion) -> dict[str, object]:
+    return {
+        "group": found.group,
+        "brokers": found.known_on,
+        "members": found.members,
+        "retryMessages": found.retry_messages,
+        "deadLetters": found.dead_letters,
+        "topics": [{"topic": each.topic, "backlog": each.backlog} for each in found.topics],
+    }
+
+
+def update_sub_group_list(
+    file: Annotated[
+        Path,
+        typer.Option("-f", "--filename", help="File with a JSON list of group configurations."),
+    ],
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_document: AsDocument = False,
+    name_server: NameServer = None,
+) -> None:
+    """Create or change many consumer groups from a file."""
+    require_one(broker, cluster)
+    configs = _configs_in(file)
+    kind = "group" if broker is not None else "subscription group"
+
+    async def act(admin: AdminClient) -> None:
+        addresses = await targets(admin, broker, cluster)
+        for address in addresses:
+            await admin.groups.update_all(address, configs)
+            if not as_document:
+                done = f"submit batch of {kind} config to {address} success"
+                print(f"{done}, please check the result later.")
+        if as_document:
+            print_document({"brokers": addresses, "groupConfigs": configs})
+
+    run(name_server, act)
+
+
+def _configs_in(file: Path) -> list[GroupConfig]:
+    """Raises a usage error."""
+    try:
+        configs = fastjson.decode(file.read_bytes(), list[GroupConfig])
+    except BadJson as exc:
+        raise typer.BadParameter(f"-f {file} is no list of group configurations: {exc}") from exc
+    if not configs:
+        raise typer.BadParameter(f"-f {file} is an empty list")
+    return configs
+
+
+def get_consumer_config(
+    group: Group, as_document: AsDocument = False, name_server: NameServer = None
+) -> None:
+    """Show the configuration of a consumer group on each broker."""
+
+    async def act(admin: AdminClient) -> list[tuple[BrokerRoute, GroupConfig]]:
+        brokers = {
+            address_of(broker): broker
+            for _, broker in sorted((await admin.clusters.info()).broker_addr_table.items())
+            if broker.broker_addrs
+        }
+        answers = await ask_each(brokers, partial(_find_config, admin, group))
+        found = [
+            (brokers[address], config)
+            for address, configs in answers.items()
+            for config in configs or ()
+        ]
+        if not found and None not in answers.values():
+            raise GroupNotFound(f"no broker has group {group!r}; updateSubGroup creates it")
+        return found
+
+    found = run(name_server, act)
+    if as_document:
+        places = (
+            {"clusterName": each.cluster, "brokerName": each.broker_name} for each, _ in found
+        )
+        configs = (msgspec.to_builtins(config) for _, config in found)
+        print_document([place | config for place, config in zip(places, configs, strict=True)])
+        return
+    for broker, config in found:
+        print(f"{_BAR}{java_text(broker.cluster)}:{broker.broker_name}{_BAR}")
+        for name, text in _texts(config).items():
+            print(one_line(f"{name:<40}=  {'' if text == 'null' else text}"))
+
+
+async def _find_config(admin: AdminClient, group: str, address: str) -> list[GroupConfig]:
+    """The configuration on one broker; empty if it has none."""
+    found = await admin.groups.find_config(address, group)
+    return [] if found is None else [found]
+
+
+_BAR = "=" * 29
+
+
 def config_text(config: GroupConfig) -> str:
     """The configuration in the format of Java's tools."""
+    return f"SubscriptionGroupConfig{java_map(_texts(config))}"
+
+
+def _texts(config: GroupConfig) -> dict[str, str]:
     values = {
         "groupName": config.group_name,
         "consumeEnable": config.consume_enable,
@@ -168,8 +318,7 @@ def config_text(config: GroupConfig) -> str:
         "subscriptionDataSet": config.subscription_data_set,
         "attributes": java_map(config.attributes),
     }
-    texts = {key: java_text(value) for key, value in values.items()}
-    return f"SubscriptionGroupConfig{java_map(texts)}"
+    return {key: java_text(value) for key, value in values.items()}
 
 
 def _policy_text(policy: RetryPolicy) -> str:
@@ -202,7 +351,7 @@ def set_consume_mode(
             "-q", "--popShareQueueNum", help="Members that share a queue in pop mode; 0: all."
         ),
     ] = 0,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Set whether consumers with broker-side queue assignment pull or pop."""
@@ -212,11 +361,11 @@ def set_consume_mode(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.pop.set_mode(address, topic, group, mode, share)
-            if not as_json:
+            if not as_document:
                 print(f"set consume mode to {address} success.")
-        if as_json:
+        if as_document:
             facts = {"topic": topic, "group": group, "mode": mode, "popShareQueueNum": share}
-            print_json({"brokers": addresses, **facts})
+            print_document({"brokers": addresses, **facts})
         else:
             mode_text = f"consume mode[{mode}] popShareQueueNum[{share}]"
             print(f"topic[{topic}] group[{group}] {mode_text}")

@@ -11,16 +11,18 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.output import Table, print_json, time_text
+from bolide.cli.admin.output import time_text
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     require_one,
     run,
     targets,
 )
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.protocol.bodies.timers import PendingTimer
 from bolide.protocol.bodies.transactions import OpenTransaction
 
@@ -39,7 +41,7 @@ def list_timers(
     count: Annotated[
         int, typer.Option("-m", "--max", min=1, help="Maximum number of timers per broker.")
     ] = 100,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List pending timer messages."""
@@ -54,7 +56,7 @@ def list_timers(
                 left -= 1
                 if not left:
                     break
-        _show_timers(found, as_json=as_json)
+        _show_timers(found, as_document=as_document)
 
     run(name_server, act)
 
@@ -64,7 +66,7 @@ def recall_message(
     key: Annotated[str, typer.Option("-k", "--key", help="Key or unique id of the messages.")],
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Recall pending timer messages, so that they are not delivered."""
@@ -74,7 +76,7 @@ def recall_message(
         found: list[PendingTimer] = []
         for address in await targets(admin, broker, cluster):
             found += await admin.timers.recall(address, topic, key)
-        _show_timers(found, as_json=as_json)
+        _show_timers(found, as_document=as_document)
         if not found:
             typer.echo(f"no message of {topic} waits with {key}", err=True)
             raise typer.Exit(1)
@@ -82,10 +84,10 @@ def recall_message(
     run(name_server, act)
 
 
-def _show_timers(found: list[PendingTimer], *, as_json: bool) -> None:
-    if as_json:
+def _show_timers(found: list[PendingTimer], *, as_document: bool) -> None:
+    if as_document:
         for each in found:
-            print_json(each)
+            print_document(each)
         return
     table = Table("#Due", "Topic", "Id", "Keys", "Bytes")
     for each in found:
@@ -100,7 +102,7 @@ def open_transactions(
     cluster: ClusterName = None,
     group: ProducerGroup = None,
     topic: TransactionTopic = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List open transactions with their age and producer group."""
@@ -109,7 +111,7 @@ def open_transactions(
         name_server,
         lambda admin: _list_transactions(admin, broker, cluster, group, topic, set_aside=False),
     )
-    _show_transactions(found, as_json, is_open=True)
+    _show_transactions(found, as_document, is_open=True)
 
 
 def discarded_transactions(
@@ -117,7 +119,7 @@ def discarded_transactions(
     cluster: ClusterName = None,
     group: ProducerGroup = None,
     topic: TransactionTopic = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List transactions that were set aside after too many check-backs."""
@@ -126,7 +128,7 @@ def discarded_transactions(
         name_server,
         lambda admin: _list_transactions(admin, broker, cluster, group, topic, set_aside=True),
     )
-    _show_transactions(found, as_json, is_open=False)
+    _show_transactions(found, as_document, is_open=False)
 
 
 def resolve_transaction(
@@ -139,7 +141,7 @@ def resolve_transaction(
         str | None,
         typer.Option("--by", help="Who decides; by default, the current user."),
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Commit or roll back a transaction in place of its producer."""
@@ -151,8 +153,8 @@ def resolve_transaction(
 
     async def act(admin: AdminClient) -> None:
         await admin.transactions.resolve(half, commit=commit, by=who, address=broker)
-        if as_json:
-            print_json({"msgId": half, "committed": commit, "by": who})
+        if as_document:
+            print_document({"msgId": half, "committed": commit, "by": who})
         else:
             print(f"{half} is {'committed' if commit else 'rolled back'}")
 
@@ -162,15 +164,15 @@ def resolve_transaction(
 def resume_transaction(
     half: HalfId,
     broker: BrokerAddress = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Resume the check-back of a transaction that was set aside."""
 
     async def act(admin: AdminClient) -> None:
         await admin.transactions.resume(half, address=broker)
-        if as_json:
-            print_json({"msgId": half, "resumed": True})
+        if as_document:
+            print_document({"msgId": half, "resumed": True})
         else:
             print(f"the producers of {half} are asked again")
 
@@ -195,11 +197,11 @@ async def _list_transactions(
     ]
 
 
-def _show_transactions(found: list[OpenTransaction], as_json: bool, *, is_open: bool) -> None:
+def _show_transactions(found: list[OpenTransaction], as_document: bool, *, is_open: bool) -> None:
     """Print transactions; open ones with the time of their next check-back."""
-    if as_json:
+    if as_document:
         for each in found:
-            print_json(each)
+            print_document(each)
         return
     titles = ("#Age s", "Producer Group", "Topic", "Keys", "Asked")
     table = Table(*titles, *(("Asked Next",) if is_open else ()), "Id")

@@ -1,33 +1,43 @@
-"""Offset commands: resetOffsetByTime."""
+"""Offset commands: resetOffsetByTime, skipAccumulatedMessage, cloneGroupOffset."""
 
-import time
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.offsets import Rollback
-from bolide.cli.admin.output import Table, print_json
-from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
+from bolide.admin.errors import GroupOffline, GroupUnknown
+from bolide.admin.offsets import AT_END, OffsetMove, Rollback
+from bolide.cli.admin.confirmation import DryRun, Yes, confirm
+from bolide.cli.admin.session import (
+    AsDocument,
+    NameServer,
+    OfCluster,
+    Switch,
+    Topic,
+    is_true,
+    run,
+)
+from bolide.cli.admin.times import TIME_FORMATS, parse_time
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.refusals import ConsumerNotOnline
 
-_TIME = "%Y-%m-%d#%H:%M:%S:%f"
-
 Moved = dict[MessageQueue, int] | list[Rollback]
+OfGroup = Annotated[str, typer.Option("-g", "--group", help="Name of the consumer group.")]
+Force = Annotated[
+    Switch,
+    typer.Option("-f", "--force", help="false: only backwards, so that no message is skipped."),
+]
 
 
 def reset_offset_by_time(
-    group: Annotated[str, typer.Option("-g", "--group", help="Name of the consumer group.")],
+    group: OfGroup,
     topic: Topic,
-    when: Annotated[
-        str, typer.Option("-s", "--timestamp", help="now, milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
-    ],
-    force: Annotated[
-        Switch,
-        typer.Option("-f", "--force", help="false: only backwards, so that no message is skipped."),
-    ] = "true",
+    when: Annotated[str, typer.Option("-s", "--timestamp", help=f"{TIME_FORMATS}; -1 is the end.")],
+    force: Force = "true",
     broker: Annotated[
         str | None, typer.Option("-b", "--broker", help="With -q: address of one broker.")
     ] = None,
@@ -39,7 +49,12 @@ def reset_offset_by_time(
         typer.Option("-o", "--offset", min=0, help="With -b and -q: reset to this offset."),
     ] = None,
     cluster: OfCluster = None,
-    as_json: Json = False,
+    cplus: Annotated[
+        bool, typer.Option("--cplus", help="Not needed: brokers know which members are C++.")
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Reset a consumer group to a time.
@@ -49,11 +64,21 @@ def reset_offset_by_time(
     timestamp = parse_time(when)
     names = f"group[{group}], topic[{topic}]"
     times = f"timestamp(string)[{when}], timestamp(long)[{timestamp}]"
+    question = f"Reset group {group} in topic {topic}?"
+    choice = _Choice(question, yes, dry_run, as_document)
     if broker is not None and queue_id is not None:
-        target_queue = (broker, MessageQueue(topic, "", queue_id))
-        target = _reset_queue(name_server, group, target_queue, timestamp, offset)
-        if as_json:
-            print_json({"broker": broker, "topic": topic, "queueId": queue_id, "offset": target})
+        queue = MessageQueue(topic, "", queue_id)
+        target = _queue_target(name_server, (broker, queue), timestamp, offset)
+
+        async def planned(admin: AdminClient) -> list[OffsetMove]:
+            return [await admin.offsets.plan_queue_reset(broker, group, queue, target)]
+
+        choice.confirm(name_server, group, planned)
+        run(name_server, lambda admin: admin.offsets.reset_queue(broker, group, queue, target))
+        if as_document:
+            print_document(
+                {"broker": broker, "topic": topic, "queueId": queue_id, "offset": target}
+            )
             return
         where = f"queueId[{queue_id}], broker[{broker}]"
         print(f"start reset consumer offset by specified, {names}, {where}, {times}")
@@ -61,66 +86,201 @@ def reset_offset_by_time(
         return
     if any(given is not None for given in (broker, queue_id, offset)):
         raise typer.BadParameter("-b, -q and -o mean one queue: give -b and -q")
-
-    async def act(admin: AdminClient) -> Moved:
-        forced = is_true(force)
-        try:
-            return await admin.offsets.reset_by_time(
-                group, topic, timestamp, force=forced, cluster=cluster
-            )
-        except ConsumerNotOnline:
-            return await admin.offsets.reset_stopped(
-                group, topic, timestamp, force=forced, cluster=cluster
-            )
-
-    moved = run(name_server, act)
-    if as_json:
+    moved = _reset(name_server, _Target(group, topic, timestamp, is_true(force), cluster), choice)
+    if as_document:
         _print_document(moved)
     else:
         print(f"start reset consumer offset by specified, {names}, force[{force}], {times}")
-        _print_moved(moved)
+        _print_moved(moved, "#resetOffset")
 
 
-def parse_time(text: str) -> int:
-    """A time option in milliseconds: `now`, milliseconds or a date; raises a usage error."""
-    if text == "now":
-        return int(time.time() * 1000)
-    if text.lstrip("-").isdecimal():
-        return int(text)
-    try:
-        return int(datetime.strptime(text, _TIME).astimezone().timestamp() * 1000)
-    except ValueError as exc:
-        wanted = "now, milliseconds or yyyy-MM-dd#HH:mm:ss:SSS"
-        raise typer.BadParameter(f"time {text!r} is none of {wanted}") from exc
+def skip_accumulated_message(
+    group: OfGroup,
+    topic: Topic,
+    force: Force = "true",
+    cluster: OfCluster = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_document: AsDocument = False,
+    name_server: NameServer = None,
+) -> None:
+    """Move a consumer group to the end of a topic, past all that it has not consumed."""
+    question = f"Skip what group {group} has not consumed of topic {topic}?"
+    choice = _Choice(question, yes, dry_run, as_document)
+    moved = _reset(name_server, _Target(group, topic, AT_END, is_true(force), cluster), choice)
+    _print_document(moved) if as_document else _print_moved(moved, "#rollbackOffset")
 
 
-def _reset_queue(
-    name_server: str | None,
-    group: str,
-    target_queue: tuple[str, MessageQueue],
-    timestamp: int,
-    offset: int | None,
-) -> int:
-    address, queue = target_queue
+def clone_group_offset(
+    source: Annotated[
+        str, typer.Option("-s", "--srcGroup", help="The group whose offsets are copied.")
+    ],
+    target: Annotated[str, typer.Option("-d", "--destGroup", help="The group that gets them.")],
+    topic: Topic,
+    offline: Annotated[
+        str | None,
+        typer.Option("-o", "--offline", help="Not used, as in RocketMQ: stop the group first."),
+    ] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_document: AsDocument = False,
+    name_server: NameServer = None,
+) -> None:
+    """Copy the committed offsets of a group in a topic to another group."""
+    question = f"Give group {target} the offsets of group {source} in topic {topic}?"
+    plan = run(name_server, lambda admin: admin.offsets.plan_copy(source, target, topic))
+    moves = [each for part in plan.values() for each in part]
 
-    async def act(admin: AdminClient) -> int:
-        target = offset
-        if target is None:
-            target = await admin.offsets.search_at(address, queue, timestamp)
-        await admin.offsets.reset_queue(address, group, queue, target)
-        return target
+    async def planned(_: AdminClient) -> list[OffsetMove]:
+        return moves
+
+    choice = _Choice(question, yes, dry_run, as_document, is_overwritten=True)
+    choice.confirm(name_server, target, planned)
+    run(name_server, lambda admin: admin.offsets.commit_moves(target, plan))
+    if as_document:
+        print_document([_document(each) for each in moves])
+    else:
+        groups = f"srcGroup[{source}], destGroup=[{target}]"
+        print(f"clone group offset success. {groups}, topic[{topic}]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What is reset, and to which time."""
+
+    group: str
+    topic: str
+    timestamp: int
+    force: bool
+    cluster: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Whether offsets are moved: what is asked, and the options that answer it."""
+
+    question: str
+    yes: bool
+    dry_run: bool
+    as_document: bool
+    is_overwritten: bool = False
+    """Whether running members overwrite the offsets instead of going on from them."""
+
+    def confirm(
+        self,
+        name_server: str | None,
+        group: str,
+        plan: Callable[[AdminClient], Awaitable[list[OffsetMove]]],
+    ) -> None:
+        """Show the planned moves, and ask; what is agreed to already is not planned."""
+        if self.yes and not self.dry_run:
+            return
+
+        async def look(admin: AdminClient) -> tuple[list[OffsetMove], int]:
+            return await plan(admin), await _members(admin, group)
+
+        moves, members = run(name_server, look)
+        fate = "overwrite the offsets: stop them first" if self.is_overwritten else "go on there"
+        online = f"{members} members of group {group} are online"
+        confirm(
+            self.question,
+            [_moves_table(moves), f"{online}{f', who {fate}' if members else ''}"],
+            [_document(each) for each in moves],
+            yes=self.yes,
+            dry_run=self.dry_run,
+            as_document=self.as_document,
+        )
+
+
+def _reset(name_server: str | None, target: _Target, choice: _Choice) -> Moved:
+    group, topic, timestamp = target.group, target.topic, target.timestamp
+    choice.confirm(
+        name_server,
+        group,
+        lambda admin: admin.offsets.plan_reset(
+            group, topic, timestamp, force=target.force, cluster=target.cluster
+        ),
+    )
+
+    async def act(admin: AdminClient) -> Moved:
+        try:
+            return await admin.offsets.reset_by_time(
+                group, topic, timestamp, force=target.force, cluster=target.cluster
+            )
+        except ConsumerNotOnline:
+            return await admin.offsets.reset_stopped(
+                group, topic, timestamp, force=target.force, cluster=target.cluster
+            )
 
     return run(name_server, act)
 
 
-def _print_moved(moved: Moved) -> None:
+def _queue_target(
+    name_server: str | None,
+    target_queue: tuple[str, MessageQueue],
+    timestamp: int,
+    offset: int | None,
+) -> int:
+    """The offset that -o names, or that of the time."""
+    if offset is not None:
+        return offset
+    return run(name_server, lambda admin: _offset_at(admin, target_queue, timestamp))
+
+
+async def _offset_at(
+    admin: AdminClient, target_queue: tuple[str, MessageQueue], timestamp: int
+) -> int:
+    address, queue = target_queue
+    if timestamp == AT_END:
+        return (await admin.offsets.plan_queue_reset(address, "", queue, 0)).max_offset
+    return await admin.offsets.search_at(address, queue, timestamp)
+
+
+async def _members(admin: AdminClient, group: str) -> int:
+    try:
+        return len((await admin.clients.consumers(group)).connection_set)
+    except (GroupOffline, GroupUnknown):
+        return 0
+
+
+def _moves_table(moves: Iterable[OffsetMove]) -> Table:
+    table = Table(
+        "#brokerName", "#queueId", "#minOffset", "#maxOffset", "#before", "#after",
+        "#deliveredAgain", "#skipped",
+    )  # fmt: skip
+    redelivered = skipped = 0
+    for each in moves:
+        queue, before = each.queue, "-" if each.before is None else each.before
+        bounds = (each.min_offset, each.max_offset)
+        counts = (each.redelivered, each.skipped)
+        table.add(queue.broker_name, queue.queue_id, *bounds, before, each.after, *counts)
+        redelivered += each.redelivered
+        skipped += each.skipped
+    table.add("Total:", "", "", "", "", "", redelivered, skipped)
+    return table
+
+
+def _document(move: OffsetMove) -> dict[str, object]:
+    return {
+        "brokerName": move.queue.broker_name,
+        "queueId": move.queue.queue_id,
+        "minOffset": move.min_offset,
+        "maxOffset": move.max_offset,
+        "before": move.before,
+        "after": move.after,
+        "deliveredAgain": move.redelivered,
+        "skipped": move.skipped,
+    }
+
+
+def _print_moved(moved: Moved, title: str) -> None:
     if isinstance(moved, dict):
         table = Table("#brokerName", "#queueId", "#offset")
         for queue, offset in sorted(moved.items()):
             table.add(queue.broker_name, queue.queue_id, offset)
         table.print()
         return
-    titles = ("#brokerOffset", "#consumerOffset", "#timestampOffset", "#resetOffset")
+    titles = ("#brokerOffset", "#consumerOffset", "#timestampOffset", title)
     table = Table("#brokerName", "#queueId", *titles)
     for each in moved:
         offsets = (each.broker_offset, each.consumer_offset)
@@ -132,7 +292,7 @@ def _print_moved(moved: Moved) -> None:
 def _print_document(moved: Moved) -> None:
     if not isinstance(moved, dict):
         moved = {each.queue: each.reset_offset for each in moved}
-    print_json(
+    print_document(
         [
             {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
             for queue, offset in sorted(moved.items())

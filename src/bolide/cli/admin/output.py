@@ -1,8 +1,7 @@
-"""Output of the admin commands: tables and text for people, JSON for programs."""
+"""Texts of the admin commands in the format of RocketMQ's tools, and documents of messages."""
 
 import base64
 import re
-import sys
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bolide.logs import one_line, plain_json
+from bolide.logs import one_line
 from bolide.model.properties import PropertyName
 from bolide.private_files import SECRET_MODE, create_new_file, make_directory
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -19,29 +18,7 @@ if TYPE_CHECKING:
     from bolide.admin.message_history import Track
     from bolide.model.message import StoredMessage
 
-_GAP = "  "
 _FILE_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}")
-
-
-class Table:
-    """A text table with columns as wide as their contents."""
-
-    def __init__(self, *titles: str) -> None:
-        self._rows: list[tuple[str, ...]] = [titles]
-
-    def add(self, *cells: object) -> None:
-        self._rows.append(tuple(one_line(str(cell)) for cell in cells))
-
-    def print(self) -> None:
-        widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
-        for row in self._rows:
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            print(_GAP.join(cells).rstrip())
-
-
-def print_json(value: object) -> None:
-    """Print one line of JSON; structs have their wire names."""
-    sys.stdout.write(plain_json(msgspec.json.encode(value).decode()) + "\n")
 
 
 def by_queue(table: Mapping[MessageQueue, object]) -> list[dict[str, object]]:
@@ -72,6 +49,11 @@ def java_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else str(value)
+
+
+def print_field(name: str, value: object) -> None:
+    """`#name`, a tab, and the value."""
+    print(f"#{name}\t{one_line(java_text(value))}")
 
 
 def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str | None) -> None:
@@ -136,8 +118,14 @@ def document_of(message: "StoredMessage") -> dict[str, object]:
     }
 
 
-def line_of(message: "StoredMessage") -> str:
-    """A message on one line, in the format of Java's tools."""
+def line_of(message: "StoredMessage", body: str | None) -> str:
+    """A message on one line, in the format of Java's tools, with its body as text if given."""
+    text = f"MSGID: {message.message_id} {java_message(message)}"
+    return one_line(f"{text} BODY: {'NOT PRINT BODY' if body is None else body}")
+
+
+def java_message(message: "StoredMessage") -> str:
+    """A message without its body, as Java prints it."""
     facts = {
         "brokerName": message.broker_name,
         "queueId": message.queue_id,
@@ -158,8 +146,7 @@ def line_of(message: "StoredMessage") -> str:
         "properties": java_map(message.properties),
     }
     text = ", ".join(f"{name}={value}" for name, value in facts.items())
-    body = message.body.decode(errors="replace")
-    return one_line(f"MSGID: {message.message_id} MessageExt [{text}] BODY: {body}")
+    return one_line(f"MessageExt [{text}]")
 
 
 def _save_body(message: "StoredMessage") -> Path:

@@ -5,8 +5,10 @@ from typing import Annotated
 import typer
 
 from bolide.admin.parked import ParkedKeySummary
-from bolide.cli.admin.output import Table, print_json, time_text
-from bolide.cli.admin.session import Group, Json, NameServer, run
+from bolide.cli.admin.output import time_text
+from bolide.cli.admin.session import AsDocument, Group, NameServer, run
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 
 OfTopic = Annotated[str | None, typer.Option("-t", "--topic", help="Only keys of this topic.")]
 Key = Annotated[
@@ -19,11 +21,13 @@ def list_parked(
     group: Group,
     topic: OfTopic = None,
     key: Key = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List the keys that the ordered consumers of a group have parked."""
-    _show(run(name_server, lambda admin: admin.parked.keys(group, topic=topic, key=key)), as_json)
+    _show(
+        run(name_server, lambda admin: admin.parked.keys(group, topic=topic, key=key)), as_document
+    )
 
 
 def resume_parked(
@@ -31,7 +35,7 @@ def resume_parked(
     topic: OfTopic = None,
     key: Key = None,
     all_keys: AllKeys = False,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Resume parked keys.
@@ -40,8 +44,8 @@ def resume_parked(
     """
     _require_choice(key, all_keys)
     found = run(name_server, lambda admin: admin.parked.resume(group, topic=topic, key=key))
-    _show(found, as_json)
-    _print_outcome(found, as_json, "will be handled again")
+    _show(found, as_document)
+    _print_outcome(found, as_document, "will be handled again")
 
 
 def dead_letter_parked(
@@ -49,7 +53,7 @@ def dead_letter_parked(
     topic: OfTopic = None,
     key: Key = None,
     all_keys: AllKeys = False,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Send the messages of parked keys to the dead-letter topic.
@@ -58,8 +62,8 @@ def dead_letter_parked(
     """
     _require_choice(key, all_keys)
     found = run(name_server, lambda admin: admin.parked.dead_letter(group, topic=topic, key=key))
-    _show(found, as_json)
-    _print_outcome(found, as_json, "will be dead letters")
+    _show(found, as_document)
+    _print_outcome(found, as_document, "will be dead letters")
 
 
 def _require_choice(key: str | None, all_keys: bool) -> None:
@@ -67,16 +71,16 @@ def _require_choice(key: str | None, all_keys: bool) -> None:
         raise typer.BadParameter("give either -k, one key, or -a, all of them")
 
 
-def _print_outcome(found: list[ParkedKeySummary], as_json: bool, outcome: str) -> None:
+def _print_outcome(found: list[ParkedKeySummary], as_document: bool, outcome: str) -> None:
     """Print what the consumers of the queues will do; the table shows the state before."""
-    if not as_json:
+    if not as_document:
         count = f"{len(found)} {'key' if len(found) == 1 else 'keys'}"
         print(f"{count} {outcome}, by the consumers online")
 
 
-def _show(found: list[ParkedKeySummary], as_json: bool) -> None:
-    if as_json:
-        print_json([_document(each) for each in found])
+def _show(found: list[ParkedKeySummary], as_document: bool) -> None:
+    if as_document:
+        print_document([_document(each) for each in found])
         return
     titles = ("#Topic", "#Broker Name", "#QID", "#Key", "#Messages", "#Since", "#State", "#Error")
     table = Table(*titles)

@@ -11,11 +11,11 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.cli.admin.credentials import changed_secret
-from bolide.cli.admin.output import Table, java_text, print_json, time_text
+from bolide.cli.admin.output import java_text, time_text
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     Switch,
     change_each,
@@ -25,6 +25,8 @@ from bolide.cli.admin.session import (
     run,
     targets,
 )
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.logs import one_line
 from bolide.protocol.bodies.access import PlainAccount, PlainAccounts
 
@@ -77,7 +79,7 @@ def update_acl_config(
         Switch | None,
         typer.Option("-m", "--admin", help="Whether the account may administer; else unchanged."),
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Create or change an account of plain_acl.yml."""
@@ -96,17 +98,17 @@ def update_acl_config(
             topics=None if topics is None else items(topics),
             groups=None if groups is None else items(groups),
         ),
-        None if as_json else "create or update plain access config to {} success.",
+        None if as_document else "create or update plain access config to {} success.",
     )
-    if as_json:
-        print_json({"accessKey": access_key, "brokers": changed})
+    if as_document:
+        print_document({"accessKey": access_key, "brokers": changed})
 
 
 def delete_acl_config(
     access_key: Account,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete an account of plain_acl.yml."""
@@ -114,10 +116,10 @@ def delete_acl_config(
         name_server,
         (broker, cluster),
         lambda client, address: client.plain_acl.delete(address, access_key),
-        None if as_json else "delete plain access config account from {} success.",
+        None if as_document else "delete plain access config account from {} success.",
     )
-    if as_json:
-        print_json({"accessKey": access_key, "brokers": changed})
+    if as_document:
+        print_document({"accessKey": access_key, "brokers": changed})
     else:
         print(f"account's accesskey is:{access_key}")
 
@@ -125,7 +127,7 @@ def delete_acl_config(
 def cluster_acl_config_version(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the versions of the files of access rules."""
@@ -144,9 +146,9 @@ def cluster_acl_config_version(
 
     rows = run(name_server, act)
     names = ("clusterName", "brokerName", "brokerAddr", "aclFilePath", "counter", "timestamp")
-    if as_json:
+    if as_document:
         for row in rows:
-            print_json(dict(zip(names, row, strict=True)))
+            print_document(dict(zip(names, row, strict=True)))
         return
     table = Table(
         "#Cluster Name", "#Broker Name", "#Broker Addr", "#AclFilePath", "#AclConfigVersionNum",
@@ -172,7 +174,7 @@ def update_global_white_addr(
         str | None,
         typer.Option("-p", "--aclFileFullPath", help="File of rules on the broker's machine."),
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Replace the global white list of plain_acl.yml."""
@@ -183,16 +185,16 @@ def update_global_white_addr(
         lambda client, address: client.plain_acl.update_white_addresses(
             address, patterns, file=file
         ),
-        None if as_json else "update global white remote addresses to {} success.",
+        None if as_document else "update global white remote addresses to {} success.",
     )
-    if as_json:
-        print_json({"globalWhiteAddrs": patterns, "brokers": changed})
+    if as_document:
+        print_document({"globalWhiteAddrs": patterns, "brokers": changed})
 
 
 def get_acl_config(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the accounts and the global white list, without secrets."""
@@ -205,8 +207,8 @@ def get_acl_config(
     for address, found in run(name_server, act).items():
         for account in found.plain_access_configs:
             account.secret_key = ""  # RocketMQ's brokers send it
-        if as_json:
-            print_json({"brokerAddr": address} | msgspec.to_builtins(found))
+        if as_document:
+            print_document({"brokerAddr": address} | msgspec.to_builtins(found))
         else:
             _show(found)
 

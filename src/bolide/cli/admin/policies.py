@@ -21,11 +21,11 @@ from bolide.admin.access import (
     parse_document,
     resolved_password,
 )
-from bolide.cli.admin.output import Table, print_json
+from bolide.cli.admin.confirmation import DryRun, Yes
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     change_each,
     find_first,
@@ -34,8 +34,10 @@ from bolide.cli.admin.session import (
     run,
     targets,
 )
-from bolide.cli.admin.users import FromBroker, ToBroker
+from bolide.cli.admin.users import FromBroker, ToBroker, agree_to_lose
 from bolide.cli.command_line import FAILED
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.protocol.bodies.access import Acl, PolicyEntry
 
 Subject = Annotated[str, typer.Option("-s", "--subject", help="The user, as User:name.")]
@@ -106,22 +108,35 @@ def delete_acl(
     ] = None,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a policy of a user, or without -r all of them."""
-    change_each(
+    agree_to_lose(
+        name_server,
+        (broker, cluster),
+        (f"Delete these policies of {subject}?", subject, resource),
+        yes=yes,
+        dry_run=dry_run,
+        as_document=as_document,
+    )
+    changed = change_each(
         name_server,
         (broker, cluster),
         lambda admin, address: admin.policies.delete(address, subject, resource),
-        "delete acl to {} success.",
+        None if as_document else "delete acl to {} success.",
     )
+    if as_document:
+        print_document({"subject": subject, "resource": resource, "brokers": changed})
 
 
 def get_acl(
     subject: Subject,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the policies of a user."""
@@ -134,7 +149,7 @@ def get_acl(
         ]
         return [acl for acl in found if acl is not None]
 
-    _show(run(name_server, act), as_json=as_json)
+    _show(run(name_server, act), as_document=as_document)
 
 
 def list_acl(
@@ -146,7 +161,7 @@ def list_acl(
     ] = None,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List policies."""
@@ -155,7 +170,7 @@ def list_acl(
         (broker, cluster),
         lambda admin, address: admin.policies.list(address, subject, resource),
     )
-    _show(found or [], as_json=as_json)
+    _show(found or [], as_document=as_document)
 
 
 def copy_acl(
@@ -275,10 +290,10 @@ def _acl(subject: str, resources: str, actions: str, sources: str | None, decisi
     return acl_of(subject, CUSTOM, entries)
 
 
-def _show(acls: list[Acl], *, as_json: bool) -> None:
-    if as_json:
+def _show(acls: list[Acl], *, as_document: bool) -> None:
+    if as_document:
         for acl in acls:
-            print_json(acl)
+            print_document(acl)
         return
     table = Table("#Subject", "#PolicyType", "#Resource", "#Actions", "#SourceIp", "#Decision")
     for acl in acls:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.output import print_json
-from bolide.cli.admin.session import Json, NameServer, Switch, Topic, is_true, run
+from bolide.cli.admin.session import AsDocument, NameServer, Switch, Topic, is_true, run
+from bolide.cli.documents import print_document
 from bolide.errors import ConfigError
 from bolide.private_files import create_file
 from bolide.protocol import fastjson
@@ -42,7 +42,7 @@ def update_static_topic(
     clusters: ClusterNames = None,
     map_file: MapFile = None,
     force: ForceReplace = "false",
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Create a static topic, or give it more queues."""
@@ -55,9 +55,9 @@ def update_static_topic(
             targets = await _targets(admin, brokers, clusters)
             before = await admin.static_topics.configs(topic)
             plan = await admin.static_topics.plan_creation(topic, queues, targets)
-            _write_files(plan, before, CREATE, quiet=as_json)
+            _write_files(plan, before, CREATE, quiet=as_document)
         await admin.static_topics.apply(plan, force=is_true(force))
-        _show(plan, as_json=as_json)
+        _show(plan, as_document=as_document)
 
     run(name_server, act)
 
@@ -68,7 +68,7 @@ def remapping_static_topic(
     clusters: ClusterNames = None,
     map_file: MapFile = None,
     force: ForceReplace = "false",
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Move the queues of a static topic to other brokers.
@@ -85,9 +85,9 @@ def remapping_static_topic(
             targets = await _targets(admin, brokers, clusters)
             before = await admin.static_topics.configs(topic)
             plan = await admin.static_topics.plan_remapping(topic, targets)
-            _write_files(plan, before, REMAP, quiet=as_json)
+            _write_files(plan, before, REMAP, quiet=as_document)
         await admin.static_topics.apply(plan, force=is_true(force))
-        _show(plan, as_json=as_json)
+        _show(plan, as_document=as_document)
 
     run(name_server, act)
 
@@ -131,9 +131,9 @@ def _write_files(
             print(f"The {name} mapping data is written to file {path}")
 
 
-def _show(plan: MappingPlan, *, as_json: bool) -> None:
-    if as_json:
-        print_json(plan)
+def _show(plan: MappingPlan, *, as_document: bool) -> None:
+    if as_document:
+        print_document(plan)
         return
     for name, config in sorted(plan.broker_config_map.items()):
         led = sorted(led_queues(mapping_of(name, config)))

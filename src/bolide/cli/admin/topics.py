@@ -2,33 +2,41 @@
 updateOrderConf.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Awaitable
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import typer
 
 from bolide.admin import AdminClient
+from bolide.admin.consequences import TopicDeletion
 from bolide.admin.errors import AdminError
-from bolide.cli.admin.output import Table, by_queue, java_map, java_text, print_json, time_text
+from bolide.cli.admin.confirmation import DryRun, Effect, Yes, confirm
+from bolide.cli.admin.output import by_queue, java_map, java_text, time_text
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     OfCluster,
     Switch,
     Topic,
     is_true,
+    pass_over,
     require_one,
     run,
     targets,
 )
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
 from bolide.errors import BolideError
 from bolide.logs import one_line
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicRoute
 from bolide.protocol.bodies.topics import TopicConfig
+
+T = TypeVar("T")
 
 _READ, _WRITE, _INHERIT = 4, 2, 1
 _UNIT, _UNIT_SUBSCRIBED = 1, 2
@@ -62,7 +70,7 @@ def update_topic(
     attributes: Annotated[
         str | None, typer.Option("-a", "--attributes", help="Changes: +a=b,+c=d,-e")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Create or change a topic."""
@@ -81,11 +89,11 @@ def update_topic(
         addresses = await targets(admin, broker, cluster)
         for address in addresses:
             await admin.topics.update(address, config)
-            if not as_json:
+            if not as_document:
                 print(f"create topic to {address} success.")
         order_conf = await _set_order_conf(admin, config, broker, cluster)
-        if as_json:
-            print_json({"brokers": addresses, "topicConfig": config, "orderConf": order_conf})
+        if as_document:
+            print_document({"brokers": addresses, "topicConfig": config, "orderConf": order_conf})
             return
         if order_conf is not None:
             kind = "cluster" if cluster else "broker"
@@ -100,7 +108,7 @@ def update_topic_perm(
     perm: Perm,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Change the read and write permission of a topic."""
@@ -111,10 +119,10 @@ def update_topic_perm(
         for address in await targets(admin, broker, cluster):
             old = await admin.topics.set_perm(address, topic, perm)
             changed.append({"broker": address, "oldPerm": old.perm, "perm": perm})
-            if not as_json:
+            if not as_document:
                 _print_perm(address, old, perm, whole=broker is not None)
-        if as_json:
-            print_json(changed)
+        if as_document:
+            print_document(changed)
 
     run(name_server, act)
 
@@ -122,35 +130,74 @@ def update_topic_perm(
 def delete_topic(
     topic: Topic,
     cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster to delete it from.")],
-    as_json: Json = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a topic and its messages.
 
     The topic is deleted from the brokers of the cluster and from the NameServers.
     """
+    if dry_run or not yes:
+        found = run(name_server, lambda admin: admin.consequences.of_deleting_topic(topic, cluster))
+        confirm(
+            f"Delete topic {topic} from cluster {cluster}?",
+            _effect(topic, cluster, found),
+            {"topic": topic, "cluster": cluster} | _effect_document(found),
+            yes=yes,
+            dry_run=dry_run,
+            as_document=as_document,
+        )
     run(name_server, lambda admin: admin.topics.delete(topic, cluster))
-    if as_json:
-        print_json({"topic": topic, "cluster": cluster})
+    if as_document:
+        print_document({"topic": topic, "cluster": cluster})
         return
     print(f"delete topic [{topic}] from cluster [{cluster}] success.")
     print(f"delete topic [{topic}] from NameServer success.")
+
+
+def _effect(topic: str, cluster: str, found: TopicDeletion | None) -> Effect:
+    if found is None:
+        return f"no broker of cluster {cluster} serves topic {topic}"
+    written = time_text(found.last_write_ms) if found.last_write_ms > 0 else "never"
+    text = f"{found.messages} messages in {found.queues} queues are lost, last write {written}"
+    if not found.groups:
+        return [text, "no group consumes the topic"]
+    table = Table("#Group", "#Members", "#Backlog")
+    for each in found.groups:
+        table.add(each.group, each.members, each.backlog)
+    return [text, "groups that consume the topic:", table]
+
+
+def _effect_document(found: TopicDeletion | None) -> dict[str, object]:
+    if found is None:
+        return {"queues": 0, "messages": 0, "lastWrite": 0, "groups": []}
+    return {
+        "queues": found.queues,
+        "messages": found.messages,
+        "lastWrite": found.last_write_ms,
+        "groups": [
+            {"group": each.group, "members": each.members, "backlog": each.backlog}
+            for each in found.groups
+        ],
+    }
 
 
 def topic_list(
     with_clusters: Annotated[
         bool, typer.Option("-c", "--clusterModel", help="Also show clusters and consumer groups.")
     ] = False,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List all topics."""
     if with_clusters:
-        _list_with_groups(name_server, as_json)
+        _list_with_groups(name_server, as_document)
         return
     names = run(name_server, lambda admin: admin.topics.names())
-    if as_json:
-        print_json(names)
+    if as_document:
+        print_document(names)
     else:
         print("\n".join(map(one_line, names)))
 
@@ -158,13 +205,13 @@ def topic_list(
 def topic_route(
     topic: Topic,
     as_list: Annotated[bool, typer.Option("-l", "--list", help="Print a table.")] = False,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show which brokers serve a topic."""
     route = run(name_server, lambda admin: admin.topics.route(topic))
     text = fastjson.encode(route, standard=True)
-    if as_json:
+    if as_document:
         print(text.decode())
     elif as_list:
         _print_route(route)
@@ -175,7 +222,7 @@ def topic_route(
 def topic_status(
     topic: Topic,
     cluster: OfCluster = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the offsets of the queues of a topic.
@@ -183,8 +230,8 @@ def topic_status(
     The last column is the time of the last write.
     """
     stats = run(name_server, lambda admin: admin.topics.stats(topic, cluster))
-    if as_json:
-        print_json({"queues": by_queue(stats.offset_table), "topicPutTps": stats.topic_put_tps})
+    if as_document:
+        print_document({"queues": by_queue(stats.offset_table), "topicPutTps": stats.topic_put_tps})
         return
     table = Table("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
     for queue, ends in sorted(stats.offset_table.items()):
@@ -247,7 +294,7 @@ async def _set_order_conf(
     return await admin.name_servers.put_order_conf(topic, dict.fromkeys(names, queues))
 
 
-def _list_with_groups(name_server: str | None, as_json: bool) -> None:
+def _list_with_groups(name_server: str | None, as_document: bool) -> None:
     async def act(admin: AdminClient) -> list[dict[str, object]]:
         return [
             await _topic_entry(admin, topic)
@@ -256,25 +303,32 @@ def _list_with_groups(name_server: str | None, as_json: bool) -> None:
         ]
 
     found = run(name_server, act)
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
         return
     table = Table("#Cluster Name", "#Topic", "#Consumer Group")
     for entry in found:
-        groups = entry["consumerGroups"]
+        groups = ["N/A"] if entry["consumerGroups"] is None else entry["consumerGroups"]
         assert isinstance(groups, list)
         for group in groups or [""]:
-            table.add(entry["cluster"], entry["topic"], group)
+            table.add(entry["cluster"] or "N/A", entry["topic"], group)
     table.print()
 
 
 async def _topic_entry(admin: AdminClient, topic: str) -> dict[str, object]:
+    """The clusters and groups of a topic; None where a broker does not tell."""
+    clusters = await _or_none(admin.topics.clusters(topic))
+    groups = await _or_none(admin.topics.groups(topic))
+    joined = None if clusters is None else ",".join(clusters)
+    return {"cluster": joined, "topic": topic, "consumerGroups": groups}
+
+
+async def _or_none(answer: Awaitable[T]) -> T | None:
     try:
-        clusters = await admin.topics.clusters(topic)
-        groups = await admin.topics.groups(topic)
-    except BolideError:  # a topic whose brokers do not answer is listed too
-        clusters, groups = [], []
-    return {"cluster": ",".join(clusters), "topic": topic, "consumerGroups": groups}
+        return await answer
+    except BolideError as exc:
+        pass_over(exc)
+        return None
 
 
 def _print_route(route: TopicRoute) -> None:
@@ -300,7 +354,7 @@ def update_order_conf(
     value: Annotated[
         str | None, typer.Option("-v", "--orderConf", help="With put: broker:queues;broker:queues")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Set, show or delete the order configuration of a topic.
@@ -318,8 +372,8 @@ def update_order_conf(
         return None
 
     conf = run(name_server, act)
-    if as_json:
-        print_json({"topic": topic, "method": method, "orderConf": conf})
+    if as_document:
+        print_document({"topic": topic, "method": method, "orderConf": conf})
     elif method == "delete":
         print(f"delete orderConf success. topic=[{topic}]")
     else:

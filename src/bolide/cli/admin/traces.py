@@ -9,8 +9,10 @@ from msgspec import structs
 from bolide.admin import AdminClient
 from bolide.admin.message_history import TraceEntry
 from bolide.admin.messages import DEFAULT_LIMIT
-from bolide.cli.admin.output import java_text, print_json, time_text
-from bolide.cli.admin.session import Json, NameServer, OfCluster, run
+from bolide.cli.admin.output import java_text, time_text
+from bolide.cli.admin.session import AsDocument, NameServer, run
+from bolide.cli.admin.times import TIME_FORMATS, parse_time
+from bolide.cli.documents import print_document
 from bolide.logs import one_line
 from bolide.model.names import TRACE_TOPIC
 from bolide.protocol.trace import END_TRANSACTION, PUB, RECALL, SUB_AFTER, SUB_BEFORE
@@ -25,29 +27,36 @@ def query_msg_trace_by_id(
     message_id: Annotated[str, typer.Option("-i", "--msgId", help="Unique id of the message.")],
     topic: Annotated[str, typer.Option("-t", "--traceTopic", help="Trace topic.")] = TRACE_TOPIC,
     begin: Annotated[
-        int, typer.Option("-b", "--beginTimestamp", help="First store time of traces, in ms.")
-    ] = 0,
+        str,
+        typer.Option("-b", "--beginTimestamp", help=f"First store time of traces: {TIME_FORMATS}."),
+    ] = "0",
     end: Annotated[
-        int | None, typer.Option("-e", "--endTimestamp", help="Last store time of traces, in ms.")
+        str | None, typer.Option("-e", "--endTimestamp", help="Last store time, likewise.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("-num", "--maxNum", help="Maximum number of trace messages to read.")
+        int,
+        typer.Option(
+            "-c", "-num", "--maxNum", min=1, help="Maximum number of trace messages per broker."
+        ),
     ] = DEFAULT_LIMIT,
-    cluster: OfCluster = None,
-    as_json: Json = False,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Only the brokers of this cluster.")
+    ] = None,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show the trace of a message: its sender, its consumers, times and durations.
 
     Clients record traces only if tracing is enabled.
     """
+    first, last = parse_time(begin), None if end is None else parse_time(end)
 
     async def act(admin: AdminClient) -> None:
         traced = await admin.traces.of(
-            message_id, topic=topic, begin=begin, end=end, limit=limit, cluster=cluster
+            message_id, topic=topic, begin=first, end=last, limit=limit, cluster=cluster
         )
-        if as_json:
-            print_json([_document(each) for each in traced])
+        if as_document:
+            print_document([_document(each) for each in traced])
         else:
             _print_tables(traced)
 

@@ -10,21 +10,24 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
+from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.credentials import changed_secret, new_secret
-from bolide.cli.admin.output import Table, print_json
 from bolide.cli.admin.session import (
+    AsDocument,
     BrokerAddress,
     ClusterName,
-    Json,
     NameServer,
     change_each,
     find_first,
     items,
     require_one,
     run,
+    targets,
 )
 from bolide.cli.command_line import FAILED
-from bolide.protocol.bodies.access import User
+from bolide.cli.documents import print_document
+from bolide.cli.tables import Table
+from bolide.protocol.bodies.access import Acl, User
 
 NEW_PASSWORD = "BOLIDE_USER_PASSWORD"  # noqa: S105  the name of a variable
 _PASSWORD = "Password"  # noqa: S105  the name of a prompt
@@ -102,22 +105,35 @@ def delete_user(
     username: Username,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a user and its policies."""
-    change_each(
+    agree_to_lose(
+        name_server,
+        (broker, cluster),
+        (f"Delete user {username}?", f"User:{username}", None),
+        yes=yes,
+        dry_run=dry_run,
+        as_document=as_document,
+    )
+    changed = change_each(
         name_server,
         (broker, cluster),
         lambda admin, address: admin.users.delete(address, username),
-        "delete user to {} success.",
+        None if as_document else "delete user to {} success.",
     )
+    if as_document:
+        print_document({"username": username, "brokers": changed})
 
 
 def get_user(
     username: Username,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show a user; a Bolide broker never tells its password."""
@@ -129,7 +145,7 @@ def get_user(
     if found is None:
         typer.echo(f"there is no user {username}", err=True)
         raise typer.Exit(FAILED)
-    _show([found], as_json=as_json)
+    _show([found], as_document=as_document)
 
 
 def list_user(
@@ -138,7 +154,7 @@ def list_user(
     ] = None,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """List users; a Bolide broker never tells their passwords."""
@@ -147,7 +163,7 @@ def list_user(
         (broker, cluster),
         lambda admin, address: admin.users.list(address, name_filter),
     )
-    _show(found or [], as_json=as_json)
+    _show(found or [], as_document=as_document)
 
 
 def copy_user(
@@ -189,12 +205,12 @@ def copy_user(
 
 
 def who_am_i(
-    broker: BrokerAddress = None, as_json: Json = False, name_server: NameServer = None
+    broker: BrokerAddress = None, as_document: AsDocument = False, name_server: NameServer = None
 ) -> None:
     """Show whom a broker, or without -b a NameServer, takes you for."""
     found = run(name_server, lambda admin: admin.permissions.who_am_i(broker))
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
         return
     name = found.access_key or "anonymous"
     control = "no access control" if found.access_control == "none" else found.access_control
@@ -219,7 +235,7 @@ def can_i(
     source: Annotated[
         str | None, typer.Option("-i", "--sourceIp", help="Another address to come from.")
     ] = None,
-    as_json: Json = False,
+    as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Show whether you, or another user, may do something; exit code 1 if not."""
@@ -229,13 +245,59 @@ def can_i(
             broker, resource, actions, username=username, source=source
         ),
     )
-    if as_json:
-        print_json(found)
+    if as_document:
+        print_document(found)
     else:
         reason = f": {found.reason}" if found.reason else ""
         print(("yes" if found.allowed else "no") + reason)
     if not found.allowed:
         raise typer.Exit(FAILED)
+
+
+def agree_to_lose(
+    name_server: str | None,
+    brokers: tuple[str | None, str | None],
+    asked: tuple[str, str, str | None],
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_document: bool,
+) -> None:
+    """Show the permissions that a deletion takes away, and ask.
+
+    Args:
+        name_server: the value of -n.
+        brokers: the values of -b and -c, of which exactly one must be given.
+        asked: the question, the subject, and the resource if only its policy goes.
+        yes: not to ask.
+        dry_run: only to show.
+        as_document: to show a document.
+    """
+    broker, cluster = brokers
+    require_one(broker, cluster)
+    if yes and not dry_run:
+        return
+    question, subject, resource = asked
+
+    async def look(admin: AdminClient) -> dict[str, list[Acl]]:
+        addresses = await targets(admin, broker, cluster, slaves=True)
+        found = {each: await admin.policies.list(each, subject) for each in addresses}
+        return {at: [acl for acl in acls if acl.subject == subject] for at, acls in found.items()}
+
+    table = Table("#Broker", "#PolicyType", "#Resource", "#Actions", "#SourceIp", "#Decision")
+    rows: list[dict[str, object]] = []
+    for address, acls in run(name_server, look).items():
+        policies = [policy for acl in acls for policy in acl.policies]
+        entries = [(policy.policy_type, entry) for policy in policies for entry in policy.entries]
+        for policy_type, entry in entries:
+            if resource not in {None, entry.resource}:
+                continue
+            actions, sources = ",".join(entry.actions), ",".join(entry.source_ips or ["-"])
+            table.add(address, policy_type, entry.resource, actions, sources, entry.decision)
+            place: dict[str, object] = {"brokerAddr": address, "policyType": policy_type}
+            rows.append(place | msgspec.to_builtins(entry))
+    effect = table if rows else f"{subject} loses no permission: it has no such policy"
+    confirm(question, effect, rows, yes=yes, dry_run=dry_run, as_document=as_document)
 
 
 async def _users_of(admin: AdminClient, address: str, usernames: str | None) -> Iterable[User]:
@@ -245,10 +307,10 @@ async def _users_of(admin: AdminClient, address: str, usernames: str | None) -> 
     return [user for user in found if user is not None]
 
 
-def _show(users: list[User], *, as_json: bool) -> None:
-    if as_json:
+def _show(users: list[User], *, as_document: bool) -> None:
+    if as_document:
         for user in users:
-            print_json(msgspec.structs.replace(user, password=None))
+            print_document(msgspec.structs.replace(user, password=None))
         return
     table = Table("#UserName", "#Password", "#UserType", "#UserStatus")
     for user in users:  # RocketMQ's brokers tell passwords

@@ -23,6 +23,7 @@ class QueryMessageHeader(Header, frozen=True, kw_only=True):
     begin_timestamp: Long
     end_timestamp: Long
     index_type: str | None = None
+    last_key: str | None = None
     by_unique_key: bool = field(name="_UNIQUE_KEY_QUERY", default=False)
 
 

@@ -30,6 +30,12 @@ class ReadAheadHeader(Header, frozen=True):
     mode: Int = field(name="READ_AHEAD_MODE")
 
 
+class TimerEngineHeader(Header, frozen=True):
+    """SWITCH_TIMER_ENGINE: R for RocksDB, F for the files of the timer wheel (5.5)."""
+
+    engine: str = field(name="E_T")
+
+
 class QueueWriteCheckHeader(Header, frozen=True, kw_only=True):
     """CHECK_ROCKSDB_CQ_WRITE_PROGRESS."""
 

@@ -17,15 +17,13 @@ from bolide.arrow.cluster import Cluster, ask
 from bolide.client.errors import RouteNotFound
 from bolide.errors import BolideError
 from bolide.model.names import DEAD_LETTER_PREFIX, dead_letter_topic
-from bolide.model.properties import PropertyName
+from bolide.model.properties import CAUSE_PROPERTIES, PropertyName
 from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, cli_option
 from bolide.spark.pipelines.dataframes import as_table, filter_by_sql, write_message_list
 from bolide.spark.pipelines.definition import Job, Outcome, Screen
 from bolide.spark.pipelines.times import parse_duration
 
 _ALL_GROUPS = f"{DEAD_LETTER_PREFIX}.*"
-CAUSE_PROPERTIES: Final = ("FAILURE_CAUSE", "EXCEPTION", "ERROR")
-"""Properties that are searched for a cause by default."""
 LOCATION: Final = ("dead_topic", "broker", "queue_id", "queue_offset")
 """Columns that locate a dead letter."""
 _LONGEST_CAUSE = 200

@@ -7,7 +7,7 @@ continued from the start of the first slice that was not sent.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from bolide.arrow.schema import message_schema
 from bolide.errors import ConfigError
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from bolide.model.properties import PropertyName
+from bolide.model.properties import REPLAYED_FROM, PropertyName
 from bolide.spark.archive.reading import read_archive
 from bolide.spark.archive.table import ArchiveTable
 from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, cli_option, parse_key_values
@@ -31,8 +31,6 @@ _SLICE_ROWS = 100_000
 _SLICE_SECONDS = 30
 _ROWS_PER_TASK = 100.0
 """Rows per second that justify one more task."""
-REPLAYED_FROM: Final = "REPLAYED_FROM"
-"""Property with the position of the first copy of a replayed message: topic/broker/queue@offset."""
 _REQUIRED_COLUMNS = ("topic", "broker", "queue_id", "queue_offset", "store_timestamp", "body")
 
 

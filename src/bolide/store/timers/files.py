@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -216,6 +216,17 @@ class TimerFiles:
                 waiting=slot.waiting + (-1 if each.magic & DELETE else 1),
             )
         return list(changed.values())
+
+    def count_between(self, numbers: Sequence[int]) -> list[int]:
+        """How many timers there are from each slot on up to the next of these; none if the files
+        are closed. Blocks."""
+        with self._lock:
+            if not self.is_open:
+                return [0] * (len(numbers) - 1)
+            return [
+                sum(slot.waiting for slot in self._wheel.occupied(first, end))
+                for first, end in pairwise(numbers)
+            ]
 
     def clear(self, first: int, end: int) -> None:
         """Empty the slots from `first` up to `end`. Blocks."""

@@ -221,7 +221,9 @@ class Scene:
         ]
         for changed in flow.drain_changed():
             assert changed.is_changed
-        ended = list(flow.drain_ended())
+        drained = list(flow.drain_ended())
+        assert all(topic and born > 0 for *_, topic, born in drained)
+        ended = [(half, state, op) for half, state, op, _, _ in drained]
         room.at, room.size = before + written, room.size - written
         room.physical_offset += written
         self.replay.serve(data[position:end])

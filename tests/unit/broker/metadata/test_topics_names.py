@@ -56,6 +56,12 @@ def test_other_topics_are_not_system_topics(topic: str) -> None:
     assert not topics.is_system_topic(topic, CONFIG)
 
 
+def test_every_topic_that_a_broker_makes_for_itself_is_listed_as_its_own() -> None:
+    """mqadmin exportMetadata leaves out what is in that list."""
+    made = {each.topic_name for each in topics.system_topics(CONFIG, delay_levels=18)}
+    assert made <= topics.system_topic_names(CONFIG)
+
+
 def test_the_trace_topic_is_a_system_topic_where_it_is_kept() -> None:
     config = BrokerConfig(trace_topic_enable=True, msg_trace_topic_name="own-trace")
     assert topics.is_system_topic("own-trace", config)

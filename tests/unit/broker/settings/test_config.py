@@ -85,7 +85,7 @@ ROCKETMQ_DEFAULTS = {
 PASSED_OVER = (
     "sendMessageThreadPoolNums", "waitTimeMillsInSendQueue", "brokerFastFailureEnable",
     "haFlowControlEnable", "enableAutoInSyncReplicas", "dLegerGroup", "transactionOpMsgMaxSize",
-    "popCkMaxBufferSize", "enableCalcFilterBitMap", "metricsExporterType", "lockInStrictMode",
+    "popCkMaxBufferSize", "enableCalcFilterBitMap", "commercialEnable", "lockInStrictMode",
     "subscriptionExpiredTimeout", "disableConsumeIfConsumerReadSlowly", "enableLmq",
     "transientStorePoolEnable", "duplicationEnable", "offsetCheckInSlave",
     "osPageCacheBusyTimeOutMills",

@@ -268,5 +268,5 @@ async def test_no_value_can_forge_a_line_of_the_answer_or_the_file(
 
 def test_a_secret_without_effect_is_never_shown(tmp_path: Path) -> None:
     cells = ConfigCell(BrokerConfig()), ConfigCell(StoreConfig(root=tmp_path))
-    settings = Settings(*cells, {"metricsGrpcExporterHeader": "authorization:hush"})
-    assert settings.texts()["metricsGrpcExporterHeader"] == ""
+    settings = Settings(*cells, {"socksProxyConfig": "hush"})
+    assert settings.texts()["socksProxyConfig"] == "{}"

@@ -23,7 +23,7 @@ def test_what_an_attacker_claims_cannot_control_the_terminal(
 ) -> None:
     evil = "\x1b[2J\nbroker-a alice"
     denied = record(user=evil, target={"topic": evil}, remark=evil, denied=True, code=16)
-    _show([denied], as_json=False)
+    _show([denied], as_document=False)
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) == 2
     assert "\x1b" not in printed
@@ -38,7 +38,7 @@ def test_outcomes_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
             record(code=16, denied=True),
             record(code=16, denied=True, count=7),
         ],
-        as_json=False,
+        as_document=False,
     )
     lines = capsys.readouterr().out.splitlines()
     wanted = ["done", "code 29", "connection lost", "denied", "denied (7 times)"]

@@ -1,0 +1,408 @@
+"""Dead letters: messages that a group failed to process too often, and how they are sent again.
+
+A dead letter stays in its topic when it is sent again. Its copy has the property REPLAYED_FROM with
+the position of the dead letter, and keeps its unique id, under which the key index of the brokers
+finds the copy: what was sent before is found there, and not sent once more. So a re-drive that was
+interrupted is repeated, whatever it had got to. A copy is missed if it was sent in the last moments
+before a crash, or if brokers have no key index: then it is sent twice, as with any retry.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from bolide.admin.errors import AdminError, MessageNotFound
+from bolide.admin.messages import Messages
+from bolide.admin.offsets import Offsets
+from bolide.admin.servers import Servers, gather_by_key
+from bolide.admin.topics import Topics
+from bolide.errors import BolideError
+from bolide.model.message import Message, StoredMessage
+from bolide.model.names import (
+    DEAD_LETTER_PREFIX,
+    READ,
+    dead_letter_topic,
+    is_dead_letter_topic,
+    retry_topic,
+)
+from bolide.model.properties import CAUSE_PROPERTIES, REPLAYED_FROM, PropertyName
+from bolide.protocol.bodies.message_queue import MessageQueue
+from bolide.protocol.pop_info import normal_topic
+from bolide.protocol.refusals import TopicNotFound
+
+if TYPE_CHECKING:
+    from bolide.client.producer.producer import Producer
+
+_CLOCKS_MS = 3_600_000
+"""How much the clocks of two brokers may differ: a copy is looked for from this long before."""
+_LONGEST_REASON = 200
+_OF_THE_FAILURE = frozenset({
+    PropertyName.ORIGIN_MESSAGE_ID, PropertyName.DEAD_LETTER_ORIGIN_TOPIC,
+    PropertyName.DEAD_LETTER_ORIGIN_MESSAGE_ID, PropertyName.RECONSUME_TIME,
+    PropertyName.MAX_RECONSUME_TIMES, PropertyName.CONSUME_START_TIME, PropertyName.RETRY_TOPIC,
+    PropertyName.POP_CHECKPOINT, PropertyName.POP_CHECKPOINT_OFFSET, PropertyName.FIRST_POP_TIME,
+})  # fmt: skip
+"""Of the deliveries that failed: a copy begins anew."""
+_OF_THE_FIRST_SEND = frozenset({
+    PropertyName.WAIT_STORED, PropertyName.CLUSTER, PropertyName.REGION, PropertyName.TRACE_ON,
+    PropertyName.RECORD_CRC, PropertyName.DEDUP_KEY, PropertyName.DELAY_LEVEL,
+    PropertyName.TIMER_DELAY_SEC, PropertyName.TIMER_DELAY_MS, PropertyName.TIMER_DELIVER_MS,
+    PropertyName.TIMER_OUT_MS, PropertyName.TIMER_ENQUEUE_MS, PropertyName.TIMER_DEQUEUE_MS,
+    PropertyName.TIMER_ROLL_TIMES, PropertyName.TIMER_DELAY_LEVEL, PropertyName.START_DELIVER_TIME,
+    PropertyName.CRON, PropertyName.CRON_ZONE, PropertyName.SERIES_ID, PropertyName.SERIES_TURN,
+    PropertyName.TRANSACTION_PREPARED, PropertyName.PRODUCER_GROUP, PropertyName.REAL_TOPIC,
+    PropertyName.REAL_QUEUE_ID, PropertyName.TRANSACTION_CHECK_TIMES,
+    PropertyName.PREPARED_QUEUE_OFFSET, PropertyName.INNER_COUNT, PropertyName.INNER_BASE,
+    PropertyName.MULTI_DISPATCH, PropertyName.MULTI_QUEUE_OFFSET,
+})  # fmt: skip
+"""A copy must not be delayed, repeated, committed or taken for a duplicate like the original."""
+
+
+class NoDeadLetters(AdminError):
+    """The group has no topic of dead letters, which the first of them creates."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"no message of group {group!r} ever became a dead letter")
+        self.group = group
+
+
+class NotReadable(AdminError):
+    """Brokers before 4.9.2 create topics of dead letters without read permission."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic!r} may not be read: allow it with"
+            f" `mqadmin updateTopicPerm -c CLUSTER -t {topic} -p 6`"
+        )
+        self.topic = topic
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterCount:
+    """The dead letters of a group; `oldest_ms` and `newest_ms` are None without any."""
+
+    group: str
+    messages: int
+    oldest_ms: int | None
+    newest_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a group has given up."""
+
+    group: str
+    queue: MessageQueue
+    queue_offset: int
+    message_id: str
+    offset_message_id: str
+    origin_topic: str | None
+    """The topic that it was sent to; None if the message does not tell."""
+    origin_message_id: str | None
+    """The offset message id of its first copy."""
+    keys: tuple[str, ...]
+    tags: str | None
+    tries: int
+    born_ms: int
+    died_ms: int
+    reason: str
+    """What a consumer wrote into a property of `CAUSE_PROPERTIES`, else the number of tries."""
+
+    @property
+    def position(self) -> str:
+        return f"{self.queue}@{self.queue_offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Some dead letters of a group: all that match, or that died between two times in ms."""
+
+    group: str
+    topic: str | None = None
+    """Only those that were sent to this topic."""
+    key: str | None = None
+    message_id: str | None = None
+    """A unique id, or an offset message id of the dead letter or of its first copy."""
+    begin_ms: int | None = None
+    end_ms: int | None = None
+
+    def matches(self, letter: DeadLetter) -> bool:
+        ids = {letter.message_id, letter.offset_message_id, letter.origin_message_id}
+        return (
+            self.topic in {None, letter.origin_topic}
+            and (self.key is None or self.key in letter.keys)
+            and (self.message_id is None or self.message_id in ids)
+        )
+
+
+class Outcome(StrEnum):
+    """What became of a dead letter in a re-drive."""
+
+    PLANNED = "PLANNED"
+    """It would be sent: nothing is in a dry run."""
+    SENT = "SENT"
+    SENT_BEFORE = "SENT_BEFORE"
+    NOT_SENDABLE = "NOT_SENDABLE"
+    """It has no topic to go to, or has expired; nothing was tried."""
+    FAILED = "FAILED"
+    """The send failed: its copy may be stored or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """A dead letter, and what became of it."""
+
+    letter: DeadLetter
+    outcome: Outcome
+    target: str | None
+    """The topic that it goes to."""
+    detail: str = ""
+    """Where its copy is, as an offset message id, or why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The part of a topic of dead letters that is read; dead letters that come later are not."""
+
+    spans: dict[MessageQueue, tuple[int, int]]
+
+    @property
+    def messages(self) -> int:
+        return sum(max(end - begin, 0) for begin, end in self.spans.values())
+
+
+class DeadLetters:
+    """The dead letters of the groups of a cluster."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._topics = Topics(servers)
+        self._messages = Messages(servers)
+        self._offsets = Offsets(servers)
+
+    async def groups(self) -> list[str]:
+        """The groups that have a topic of dead letters, sorted."""
+        names = await self._topics.names()
+        return sorted(
+            name.removeprefix(DEAD_LETTER_PREFIX) for name in names if is_dead_letter_topic(name)
+        )
+
+    async def count(self, group: str) -> DeadLetterCount:
+        """How many dead letters a group has, and since when; raises NoDeadLetters."""
+        topic = dead_letter_topic(group)
+        try:
+            stats = await self._topics.stats(topic)
+        except TopicNotFound as exc:
+            raise NoDeadLetters(group) from exc
+        filled = {q: at for q, at in stats.offset_table.items() if at.max_offset > at.min_offset}
+        oldest = await gather_by_key(filled, self._offsets.earliest_time)
+        return DeadLetterCount(
+            group=group,
+            messages=sum(at.max_offset - at.min_offset for at in filled.values()),
+            oldest_ms=min(oldest.values(), default=None),
+            newest_ms=max((at.last_update_timestamp for at in filled.values()), default=None),
+        )
+
+    async def extent(self, selection: Selection) -> Extent:
+        """The part of the topic that holds the selected dead letters of now.
+
+        Raises:
+            NoDeadLetters: the group has none.
+            NotReadable: the topic may not be read.
+        """
+        topic = dead_letter_topic(selection.group)
+        try:
+            route = await self._topics.route(topic)
+        except TopicNotFound as exc:
+            raise NoDeadLetters(selection.group) from exc
+        if any(not data.perm & READ for data in route.queue_datas):
+            raise NotReadable(topic)
+        queues = await self._topics.queues(topic)
+
+        async def span(queue: MessageQueue) -> tuple[int, int]:
+            begin, end = selection.begin_ms, selection.end_ms
+            first = await self._offsets.min(queue)
+            if begin is not None:
+                first = max(first, await self._offsets.search(queue, begin))
+            if end is not None:
+                return first, await self._offsets.search(queue, end)
+            return first, await self._offsets.max(queue)
+
+        return Extent(await gather_by_key(queues, span))
+
+    async def read(
+        self,
+        selection: Selection,
+        extent: Extent | None = None,
+        *,
+        on_scanned: Callable[[int], None] = lambda _: None,
+    ) -> AsyncIterator[DeadLetter]:
+        """The selected dead letters, queue by queue, oldest first.
+
+        Args:
+            selection: which ones.
+            extent: what is read, from `extent`.
+            on_scanned: called with the number of messages read.
+
+        Raises:
+            NoDeadLetters: the group has none.
+            NotReadable: the topic may not be read.
+        """
+        async for batch in self._batches(selection, extent, on_scanned):
+            for letter, _ in batch:
+                yield letter
+
+    async def redrive(  # noqa: PLR0913  what is sent, how and where
+        self,
+        selection: Selection,
+        producer: "Producer | None",
+        *,
+        to: str | None = None,
+        to_group: bool = False,
+        extent: Extent | None = None,
+        on_scanned: Callable[[int], None] = lambda _: None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Redriven]:
+        """Send the selected dead letters again, in order; yields what became of each.
+
+        A copy keeps its body, keys, tags, unique id and user properties. A dead letter whose copy
+        is in the target topic already is not sent again.
+
+        Args:
+            selection: which ones.
+            producer: an open producer; None sends nothing.
+            to: send to this topic instead of the one that each was sent to first.
+            to_group: send to the retry topic of the group, which no other group reads; consumers
+                that pop do not read it either.
+            extent: what is read, from `extent`.
+            on_scanned: called with the number of messages read.
+            limit: end when this many have been sent, or would be.
+
+        Raises:
+            NoDeadLetters: the group has none.
+            NotReadable: the topic may not be read.
+        """
+        left = limit
+
+        def target_of(letter: DeadLetter) -> str | None:
+            return retry_topic(selection.group) if to_group else to or letter.origin_topic
+
+        async for batch in self._batches(selection, extent, on_scanned):
+            targets = {letter.position: target_of(letter) for letter, _ in batch}
+            checks = await gather_by_key(
+                [(letter, targets[letter.position]) for letter, _ in batch], self._obstacle
+            )
+            for letter, message in batch:
+                target = targets[letter.position]
+                obstacle = checks[letter, target]
+                if obstacle is not None:
+                    yield obstacle
+                    continue
+                assert target is not None
+                if left == 0:
+                    return
+                done = await _sent(producer, letter, copy_of(message, letter, target))
+                if left is not None and done.outcome in {Outcome.PLANNED, Outcome.SENT}:
+                    left -= 1
+                yield done
+
+    async def _obstacle(self, checked: tuple[DeadLetter, str | None]) -> Redriven | None:
+        """Why a dead letter is not sent; None if it is."""
+        letter, target = checked
+        if target is None:
+            text = "the message does not tell its topic: give one to send it to"
+            return Redriven(letter, Outcome.NOT_SENDABLE, target, text)
+        try:
+            copies = await self._messages.by_unique_id(
+                target, letter.message_id, begin=max(letter.died_ms - _CLOCKS_MS, 0)
+            )
+        except MessageNotFound:
+            return None
+        except TopicNotFound:
+            text = f"topic {target!r} does not exist: create it, or give another one"
+            return Redriven(letter, Outcome.NOT_SENDABLE, target, text)
+        for copy in copies:
+            if copy.properties.get(REPLAYED_FROM) == letter.position:
+                return Redriven(letter, Outcome.SENT_BEFORE, target, copy.offset_message_id)
+        return None
+
+    async def _batches(
+        self, selection: Selection, extent: Extent | None, on_scanned: Callable[[int], None]
+    ) -> AsyncIterator[list[tuple[DeadLetter, StoredMessage]]]:
+        known = extent or await self.extent(selection)
+        for queue, (begin, end) in known.spans.items():
+            at = begin
+            while at < end:
+                pulled = await self._messages.pull(queue, at, min(end - at, 32))
+                pairs = [
+                    (dead_letter(selection.group, queue, message), message)
+                    for message in pulled.messages
+                    if message.queue_offset < end
+                ]
+                yield [pair for pair in pairs if selection.matches(pair[0])]
+                if pulled.next_offset <= at:
+                    break
+                on_scanned(min(pulled.next_offset, end) - at)
+                at = pulled.next_offset
+
+
+def dead_letter(group: str, queue: MessageQueue, message: StoredMessage) -> DeadLetter:
+    """What a message of a topic of dead letters says of itself."""
+    properties = message.properties
+    origin = properties.get(PropertyName.DEAD_LETTER_ORIGIN_TOPIC) or properties.get(
+        PropertyName.RETRY_TOPIC
+    )
+    return DeadLetter(
+        group=group,
+        queue=queue,
+        queue_offset=message.queue_offset,
+        message_id=message.message_id,
+        offset_message_id=message.offset_message_id,
+        origin_topic=origin and normal_topic(origin, group),
+        origin_message_id=properties.get(PropertyName.DEAD_LETTER_ORIGIN_MESSAGE_ID)
+        or properties.get(PropertyName.ORIGIN_MESSAGE_ID),
+        keys=message.keys,
+        tags=message.tags,
+        tries=message.reconsume_times,
+        born_ms=message.born_timestamp,
+        died_ms=message.store_timestamp,
+        reason=_reason(message),
+    )
+
+
+def copy_of(message: StoredMessage, letter: DeadLetter, target: str) -> Message:
+    """The message to send again, with its properties but those of its failed deliveries."""
+    left_out = _OF_THE_FAILURE | _OF_THE_FIRST_SEND
+    kept = {name: value for name, value in message.properties.items() if name not in left_out}
+    if target == retry_topic(letter.group) and letter.origin_topic is not None:
+        kept[PropertyName.RETRY_TOPIC] = letter.origin_topic  # under which consumers get it
+    kept[REPLAYED_FROM] = letter.position
+    kept.setdefault(PropertyName.UNIQUE_ID, letter.message_id)  # by which the copy is found
+    return Message.unchecked(target, message.body, kept, message.flag)
+
+
+async def _sent(producer: "Producer | None", letter: DeadLetter, copy: Message) -> Redriven:
+    expiry = copy.expires_at
+    if expiry is not None and expiry <= time.time():
+        text = "it has expired: consumers would not get it"
+        return Redriven(letter, Outcome.NOT_SENDABLE, copy.topic, text)
+    if producer is None:
+        return Redriven(letter, Outcome.PLANNED, copy.topic)
+    try:
+        if copy.sharding_key is None:
+            result = await producer.send(copy)
+        else:  # to the queue of its key, as Java's clients choose it
+            result = await producer.send(copy, key=copy.sharding_key)
+    except BolideError as exc:
+        return Redriven(letter, Outcome.FAILED, copy.topic, str(exc))
+    return Redriven(letter, Outcome.SENT, copy.topic, result.offset_message_id)
+
+
+def _reason(message: StoredMessage) -> str:
+    for name in CAUSE_PROPERTIES:
+        if text := message.properties.get(name):
+            return text[:_LONGEST_REASON]
+    tries = message.reconsume_times
+    return "given up at the first try" if tries <= 1 else f"given up after {tries} tries"

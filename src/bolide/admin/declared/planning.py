@@ -1,0 +1,427 @@
+"""The steps from what brokers have to what a document declares: pure functions, no I/O.
+
+A plan is made as a whole, and refused as a whole, before anything is changed. Once it is carried
+out, the next plan for the same document has no changes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from bolide.admin.access import referenced
+from bolide.admin.declared.document import BrokerState, Declared, Document
+from bolide.admin.declared.fields import (
+    ATTRIBUTES,
+    READ_QUEUES,
+    RULES,
+    WRITE_QUEUES,
+    Fields,
+    Kind,
+    default_fields,
+    plain_value,
+)
+from bolide.admin.errors import AdminError
+from bolide.broker.metadata.topic_attributes import TOPIC_ATTRIBUTES, changed_attributes
+from bolide.protocol.refusals import InvalidParameter
+
+_QUEUES = (READ_QUEUES, WRITE_QUEUES)
+_GRANTS = ("topicPerms", "groupPerms")
+_SUPER = "Super"
+
+
+class Action(StrEnum):
+    CREATE = "create"
+    CHANGE = "change"
+    DELETE = "delete"
+
+    @property
+    def mark(self) -> str:
+        return {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-"}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field, or one item of a field with several, before and after a change."""
+
+    field: str
+    old: str | None
+    new: str | None
+    is_default: bool = False
+    """The new value is what a new object has anyway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is to be done with one object at one broker."""
+
+    action: Action
+    kind: Kind
+    name: str
+    broker: str
+    """Label of the broker."""
+    address: str
+    before: Fields = field(default_factory=dict)
+    after: Fields = field(default_factory=dict)
+    """All fields that the object then has, those of the broker that stay included."""
+    secret: str | None = field(default=None, repr=False)
+    is_gone_everywhere: bool = False
+    """Of a deletion: no broker is to have the object."""
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """Field by field; of an object to be deleted, none."""
+        if self.action is Action.DELETE:
+            return ()
+        return tuple(
+            difference
+            for name in RULES[self.kind]
+            if name in self.after and self.before.get(name) != self.after[name]
+            for difference in _differences(self.kind, name, self.before.get(name), self.after[name])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All changes, in the order in which they are made, and what an operator should know."""
+
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class PlanRefused(AdminError):
+    """A document cannot be applied; nothing was changed."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"nothing is changed: {problems[0]}{more}")
+        self.problems = tuple(problems)
+
+
+def plan(
+    document: Document,
+    states: Sequence[BrokerState],
+    *,
+    prune: bool = False,
+    own_name: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Plan:
+    """Compare a document with what the brokers have.
+
+    Args:
+        prune: delete objects that the sections of the document do not name.
+        own_name: the user or account that applies the document; it is never deleted.
+        environment: where references to secrets are looked up.
+
+    Raises:
+        PlanRefused: the document asks for something that cannot be done.
+    """
+    variables = {} if environment is None else environment
+    work = _Planning(document, states, prune=prune, own=own_name, environment=variables)
+    return work.run()
+
+
+def divergences(
+    states: Sequence[BrokerState], names: Mapping[Kind, Iterable[str]] | None = None
+) -> list[str]:
+    """Where brokers differ among each other, in a sentence for each object.
+
+    Args:
+        names: only these objects; by default all of them.
+    """
+    found: list[str] = []
+    for kind in Kind:
+        having = [each for each in states if kind in each.objects]
+        known = sorted({name for each in having for name in each.objects[kind]})
+        wanted = known if names is None else [name for name in known if name in names[kind]]
+        found += [
+            f"{kind.noun} {name} differs among brokers: {'; '.join(parts)}"
+            for name in wanted
+            if (parts := _divergence(kind, name, having))
+        ]
+    return found
+
+
+def _divergence(kind: Kind, name: str, states: Sequence[BrokerState]) -> list[str]:
+    having = [each for each in states if name in each.objects[kind]]
+    lacking = [each.label for each in states if name not in each.objects[kind]]
+    parts = [f"not at {', '.join(lacking)}"] if lacking else []
+    for key in RULES[kind]:
+        values: dict[str, list[str]] = {}
+        for state in having:
+            if key in state.objects[kind][name]:
+                text = _text(kind, key, state.objects[kind][name][key])
+                values.setdefault(text, []).append(state.label)
+        if len(values) > 1:
+            places = (f"{text} at {', '.join(labels)}" for text, labels in values.items())
+            parts.append(f"{key} is {' and '.join(places)}")
+    return parts
+
+
+class _Planning:
+    """One comparison, and what it has found so far."""
+
+    def __init__(
+        self,
+        document: Document,
+        states: Sequence[BrokerState],
+        *,
+        prune: bool,
+        own: str | None,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._document = document
+        self._states = states
+        self._prune = prune
+        self._own = own
+        self._environment = environment
+        self._changes: list[Change] = []
+        self._deletions: list[Change] = []
+        self._warnings: dict[str, None] = {}
+        self._problems: dict[str, None] = {}
+
+    def run(self) -> Plan:
+        self._check_kinds()
+        for declared in self._document.objects:
+            self._check_brokers(declared)
+            for state in self._states:
+                if declared.kind in state.objects:
+                    self._compare(declared, state)
+        for kind in Kind:
+            if self._prune and kind in self._document.kinds:
+                self._find_undeclared(kind)
+        if self._problems:
+            raise PlanRefused([*self._problems])
+        names = {kind: set(self._document.of_kind(kind)) for kind in Kind}
+        warnings = [*self._warnings, *divergences(self._states, names)]
+        # Users first lose what they may do with a topic, then the topic goes.
+        return Plan((*self._changes, *reversed(self._deletions)), tuple(warnings))
+
+    def _check_kinds(self) -> None:
+        for kind in Kind:
+            if kind not in self._document.kinds:
+                continue
+            for state in self._states:
+                if kind in state.missing and (state.is_master or kind.is_on_slaves):
+                    self._problem(None, f"{state.label} has no {kind.value}: {state.missing[kind]}")
+
+    def _check_brokers(self, declared: Declared) -> None:
+        known = {each.name for each in self._states}
+        for broker in (*(declared.only_on or ()), *declared.overrides):
+            if broker not in known:
+                names = ", ".join(sorted(known))
+                self._problem(
+                    declared, f"{declared} names the broker {broker}, the cluster has {names}"
+                )
+
+    def _compare(self, declared: Declared, state: BrokerState) -> None:
+        kind, name = declared.kind, declared.name
+        wanted = declared.at(state.name)
+        before = state.objects[kind].get(name)
+        if before is None and (reason := state.kept.get(kind, {}).get(name)):
+            self._problem(declared, f"{declared} at {state.label}: {reason}")
+            return
+        if wanted is None:
+            if before is not None and self._prune:
+                self._delete(kind, name, state, everywhere=False)
+            return
+        wanted = self._supported(declared, state, wanted)
+        if before is None:
+            after = default_fields(kind, wanted, state.major)
+        else:
+            after = dict(before) | dict(wanted)
+            if after == before:
+                return
+        self._check(declared, state, before, after)
+        self._changes.append(
+            Change(
+                action=Action.CREATE if before is None else Action.CHANGE,
+                kind=kind,
+                name=name,
+                broker=state.label,
+                address=state.address,
+                before=before or {},
+                after=after,
+                secret=self._secret(declared, state, is_new=before is None),
+            )
+        )
+
+    def _supported(self, declared: Declared, state: BrokerState, wanted: Fields) -> Fields:
+        """The fields that the broker has; the others must not say more than their default."""
+        rules = RULES[declared.kind]
+        for name, value in wanted.items():
+            if rules[name].since > state.major and value != rules[name].default:
+                self._problem(
+                    declared,
+                    f"{declared} has {name}, and {state.label} is compatible with RocketMQ"
+                    f" {state.major}, which has none: leave it out, or use overrides or onlyOn",
+                )
+        return {name: each for name, each in wanted.items() if rules[name].since <= state.major}
+
+    def _check(
+        self, declared: Declared, state: BrokerState, before: Fields | None, after: Fields
+    ) -> None:
+        if declared.kind is Kind.ACCOUNTS and declared.name in state.secrets:
+            self._check_grants(declared, state, before or {}, after)
+        if declared.kind is not Kind.TOPICS:
+            return
+        old = (before or {}).get(ATTRIBUTES, {})
+        if ATTRIBUTES in after and old != after[ATTRIBUTES]:
+            self._check_attributes(declared, None if before is None else old, after[ATTRIBUTES])
+        for name in _QUEUES if before is not None else ():
+            if before is not None and after[name] < before[name]:
+                self._warn(
+                    declared,
+                    f"{declared}: {name} shrinks from {before[name]} to {after[name]}"
+                    f" at {state.label}: {_SHRINKS[name]}",
+                )
+        if after[READ_QUEUES] < after[WRITE_QUEUES]:
+            self._warn(
+                declared,
+                f"{declared}: fewer queues are read than written at {state.label}: nobody gets"
+                f" what is sent to queues {after[READ_QUEUES]} to {after[WRITE_QUEUES] - 1}",
+            )
+
+    def _check_grants(
+        self, declared: Declared, state: BrokerState, before: Fields, after: Fields
+    ) -> None:
+        """What RocketMQ's brokers refuse, which are those that tell secrets."""
+        for name in _GRANTS:
+            if before.get(name) and not after[name]:
+                self._problem(
+                    declared,
+                    f"{declared}: the broker {state.label} of RocketMQ cannot empty {name}: deny"
+                    " one, such as Orders=DENY, or delete the account first",
+                )
+
+    def _check_attributes(
+        self, declared: Declared, old: Mapping[str, str] | None, new: Mapping[str, str]
+    ) -> None:
+        """What every broker refuses, such as another queue.type of a topic that exists."""
+        changes = {
+            name: value
+            for name, value in attribute_changes(old or {}, new).items()
+            if name[1:] in TOPIC_ATTRIBUTES
+        }
+        try:
+            changed_attributes(old, changes)
+        except InvalidParameter as exc:
+            if "LITE" not in str(exc):  # RocketMQ's brokers take light topics
+                self._problem(declared, f"{declared}: {exc}")
+
+    def _secret(self, declared: Declared, state: BrokerState, *, is_new: bool) -> str | None:
+        """The secret of a new user or account; of others only if RocketMQ wants it again."""
+        if not declared.kind.secret:
+            return None
+        known = state.secrets.get(declared.name)
+        if not is_new and (known or declared.kind is Kind.USERS):
+            return known
+        variable = referenced(declared.secret or "")
+        value = self._environment.get(variable or "", "")
+        if value.strip():
+            return value
+        if is_new:
+            reason = (
+                f"needs a {declared.kind.secret}: a reference such as ${{NAME}}"
+                if variable is None
+                else f"needs its {declared.kind.secret}: set {variable} in the environment"
+            )
+            self._problem(declared, f"the new {declared} {reason}")
+        return None
+
+    def _find_undeclared(self, kind: Kind) -> None:
+        declared = self._document.of_kind(kind)
+        for state in self._states:
+            for name, fields in state.objects.get(kind, {}).items():
+                if name in declared:
+                    continue
+                if reason := self._kept(kind, name, fields, state):
+                    self._warnings[f"{kind.noun} {name} is not deleted: {reason}"] = None
+                else:
+                    self._delete(kind, name, state, everywhere=True)
+
+    def _kept(self, kind: Kind, name: str, fields: Fields, state: BrokerState) -> str | None:
+        if kind.is_on_slaves and name == self._own:
+            return "this command signs with it"
+        if kind is Kind.USERS and fields.get("type") == _SUPER:
+            return "it is a super user; deleteUser deletes it"
+        if kind is Kind.ACCOUNTS and fields.get("admin"):
+            return "it is an administrator; deleteAclConfig deletes it"
+        return state.kept.get(kind, {}).get(name)
+
+    def _delete(self, kind: Kind, name: str, state: BrokerState, *, everywhere: bool) -> None:
+        self._deletions.append(
+            Change(
+                action=Action.DELETE,
+                kind=kind,
+                name=name,
+                broker=state.label,
+                address=state.address,
+                before=state.objects[kind][name],
+                is_gone_everywhere=everywhere,
+            )
+        )
+
+    def _problem(self, declared: Declared | None, text: str) -> None:
+        self._problems[self._at(declared) + text] = None
+
+    def _warn(self, declared: Declared, text: str) -> None:
+        self._warnings[self._at(declared) + text] = None
+
+    def _at(self, declared: Declared | None) -> str:
+        line = f":{declared.line}" if declared is not None and declared.line else ""
+        return f"{self._document.file}{line}: "
+
+
+_SHRINKS: Mapping[str, str] = {
+    READ_QUEUES: "messages in the other queues are not read any more",
+    WRITE_QUEUES: "nothing is sent to the other queues any more; ordered messages change queues",
+}
+
+
+def attribute_changes(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """As brokers want them: `+name` sets an attribute, `-name` removes one."""
+    added = {f"+{name}": value for name, value in new.items() if old.get(name) != value}
+    return added | {f"-{name}": "" for name in old if name not in new}
+
+
+def summary(changes: Iterable[Change]) -> list[tuple[Change, list[str]]]:
+    """Changes that are the same at several brokers, once, with the labels of the brokers."""
+    found: dict[object, tuple[Change, list[str]]] = {}
+    for change in changes:
+        key = (change.kind, change.name, change.action, change.differences)
+        found.setdefault(key, (change, []))[1].append(change.broker)
+    return [*found.values()]
+
+
+def _differences(kind: Kind, name: str, old: Any, new: Any) -> Iterator[Difference]:
+    if not _has_items(kind, name):
+        shown = None if old is None else _text(kind, name, old)
+        is_default = new == RULES[kind][name].default and name not in _QUEUES
+        yield Difference(name, shown, _text(kind, name, new), is_default)
+        return
+    before: Mapping[str, Any] = old or {}
+    for key in sorted({*before, *new}):
+        if before.get(key) != new.get(key):
+            yield Difference(f"{name}[{key}]", _item(before.get(key)), _item(new.get(key)))
+
+
+def _has_items(kind: Kind, name: str) -> bool:
+    return isinstance(RULES[kind][name].default, dict) and name != "groupRetryPolicy"
+
+
+def _text(kind: Kind, name: str, value: Any) -> str:
+    return _item(plain_value(kind, name, value)) or ""
+
+
+def _item(value: Any) -> str | None:
+    match value:
+        case None | str():
+            return value
+        case {"resource": _, "actions": list(actions), "decision": decision}:
+            sources = ", ".join(value.get("sourceIps", ()))
+            return f"{decision} {','.join(actions)}{f' from {sources}' if sources else ''}"
+        case _:
+            return msgspec.json.encode(value).decode()

@@ -1,0 +1,107 @@
+"""How many messages come into a topic and go to its groups, from the statistics of its brokers."""
+
+from dataclasses import dataclass
+
+from bolide.admin.brokers import Brokers
+from bolide.admin.consumer_lag import lag_of
+from bolide.admin.offsets import Offsets
+from bolide.admin.servers import MASTER, Servers
+from bolide.admin.topics import Topics
+from bolide.errors import BolideError
+from bolide.protocol.bodies.stats import BrokerStats
+from bolide.protocol.refusals import ServerError
+
+IN, OUT = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
+"""Names of RocketMQ's statistics, of a topic and of `topic@group`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A rate over the last minute, and the messages of the last day."""
+
+    tps: float = 0.0
+    day: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTraffic:
+    """What goes to one group. `lag` is None if it is not known."""
+
+    group: str
+    out: Flow
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTraffic:
+    """What came into a topic, and what went to each group that has consumed it.
+
+    `groups` is None if they are not known. `failures` are brokers that did not answer: the figures
+    are without theirs.
+    """
+
+    topic: str
+    incoming: Flow
+    groups: tuple[GroupTraffic, ...] | None
+    failures: tuple[BolideError, ...] = ()
+
+
+class Traffic:
+    """The traffic of topics. A broker counts from its start on."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._brokers = Brokers(servers)
+        self._topics = Topics(servers)
+        self._offsets = Offsets(servers)
+
+    async def of(self, topic: str) -> TopicTraffic:
+        """Raises TopicNotFound if no broker serves the topic."""
+        route = await self._servers.route(topic)
+        masters = [
+            each.broker_addrs[MASTER] for each in route.broker_datas if MASTER in each.broker_addrs
+        ]
+        failures: list[BolideError] = []
+        incoming = await self._sum(masters, IN, topic, failures)
+        groups = None
+        try:
+            names = await self._topics.groups(topic)
+        except BolideError as exc:
+            failures.append(exc)
+        else:
+            groups = [await self._of_group(masters, topic, name, failures) for name in names]
+        return TopicTraffic(
+            topic, incoming, None if groups is None else tuple(groups), tuple(failures)
+        )
+
+    async def _of_group(
+        self, masters: list[str], topic: str, group: str, failures: list[BolideError]
+    ) -> GroupTraffic:
+        out = await self._sum(masters, OUT, f"{topic}@{group}", failures)
+        try:
+            lag = max(lag_of(await self._offsets.progress(group, topic)), 0)
+        except BolideError:  # a group without a retry topic, or a broker that is away
+            return GroupTraffic(group, out, None)
+        return GroupTraffic(group, out, lag)
+
+    async def _sum(
+        self, masters: list[str], name: str, key: str, failures: list[BolideError]
+    ) -> Flow:
+        tps, day = 0.0, 0
+        for address in masters:
+            try:
+                stats = await self._brokers.stats(address, name, key)
+            except ServerError:  # nothing was counted under this key
+                continue
+            except BolideError as exc:
+                failures.append(exc)
+                continue
+            tps += stats.stats_minute.tps if stats.stats_minute else 0.0
+            day += messages_of_day(stats)
+        return Flow(tps, day)
+
+
+def messages_of_day(stats: BrokerStats) -> int:
+    """The sum of the last day; of the hour or minute if the broker is younger, as RocketMQ does."""
+    windows = (stats.stats_day, stats.stats_hour, stats.stats_minute)
+    return next((each.sum for each in windows if each is not None and each.sum), 0)

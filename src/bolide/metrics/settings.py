@@ -1,0 +1,138 @@
+"""Settings of metrics, common to all servers, under RocketMQ's keys."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from bolide.config import option
+from bolide.errors import ConfigError
+from bolide.remoting.settings import LOOPBACK
+
+_DAY_MS = 86_400_000
+_INT_MAX = 2**31 - 1
+
+BROKER_PORT: Final = 5557
+"""RocketMQ's default; the other servers look for a free port from lower ones on."""
+NAME_SERVER_PORT: Final = 5547
+CONTROLLER_PORT: Final = 5537
+
+
+class ExporterType(StrEnum):
+    DISABLE = "DISABLE"
+    PROM = "PROM"
+    OTLP_GRPC = "OTLP_GRPC"
+    LOG = "LOG"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsSettings:
+    """How metrics are exposed. Durations are seconds here, milliseconds in files."""
+
+    metrics_exporter_type: ExporterType = option(
+        ExporterType.PROM,
+        "PROM: serve /metrics, /healthz and /readyz over HTTP. OTLP_GRPC: also send the metrics to"
+        " an OpenTelemetry collector. LOG: also write them to the log. DISABLE: none of these.",
+        fixed=True,
+    )
+    metrics_prom_exporter_port: int = option(
+        BROKER_PORT,
+        "Port of /metrics. If it is not set and the default is taken, the next free one is used;"
+        " 0 lets the system choose.",
+        bounds=(0, 65535),
+        fixed=True,
+    )
+    metrics_prom_exporter_host: str = option(
+        "",
+        "Address on which /metrics is served; the default is 127.0.0.1, this machine only.",
+        fixed=True,
+    )
+    metrics_port_given: bool = option(
+        False,
+        "Refuse to start if metricsPromExporterPort is taken; true as soon as that is set.",
+        ours=True,
+        fixed=True,
+    )
+    metrics_grpc_exporter_target: str = option(
+        "",
+        "Address of an OpenTelemetry collector, host:port or a URL; without http:// over TLS.",
+        fixed=True,
+    )
+    metrics_grpc_exporter_header: str | None = option(
+        None,
+        "Headers of each call to the collector, as name:value separated by commas.",
+        secret=True,
+    )
+    metric_grpc_exporter_timeout: float = option(
+        3.0, "Milliseconds to wait for an answer of the collector.",
+        key="metricGrpcExporterTimeOutInMills", bounds=(1, _DAY_MS), scale=1000,
+    )  # fmt: skip
+    metric_grpc_exporter_interval: float = option(
+        60.0, "Milliseconds between two exports to the collector.",
+        key="metricGrpcExporterIntervalInMills", bounds=(100, _DAY_MS), scale=1000,
+    )  # fmt: skip
+    metric_logging_exporter_interval: float = option(
+        10.0, "Milliseconds between two times that the metrics are written to the log.",
+        key="metricLoggingExporterIntervalInMills", bounds=(100, _DAY_MS), scale=1000,
+    )  # fmt: skip
+    metrics_label: str = option(
+        "", "Labels to add to every metric of RocketMQ, as name:value separated by commas."
+    )
+    metrics_in_delta: bool = option(
+        False,
+        "Send a collector the growth of counters and histograms since the last export instead of"
+        " their totals.",
+    )
+    metrics_cardinality_limit: int = option(
+        50_000,
+        "Most series of one metric; further ones are left out and counted in"
+        " bolide_metrics_series_dropped.",
+        key="metricsOtelCardinalityLimit",
+        bounds=(1, _INT_MAX),
+    )
+    metrics_export_batch: int = option(
+        1000, "Most data points of one call to the collector.",
+        key="metricsExportBatchMaxDataPoints", bounds=(1, _INT_MAX),
+    )  # fmt: skip
+
+    @property
+    def metrics_host(self) -> str:
+        return self.metrics_prom_exporter_host or LOOPBACK
+
+    @property
+    def serves_metrics(self) -> bool:
+        return self.metrics_exporter_type is not ExporterType.DISABLE
+
+
+def with_port_given(texts: dict[str, str]) -> dict[str, str]:
+    """Note in the texts of a configuration whether they name the port of /metrics."""
+    if "metricsPromExporterPort" not in texts:
+        return texts
+    return {"metricsPortGiven": "true"} | texts
+
+
+def check_metrics(config: MetricsSettings) -> None:
+    """Raises ConfigError if the settings contradict each other."""
+    pairs_of("metricsLabel", config.metrics_label)
+    pairs_of("metricsGrpcExporterHeader", config.metrics_grpc_exporter_header or "", secret=True)
+    is_sent = config.metrics_exporter_type is ExporterType.OTLP_GRPC
+    if is_sent and not config.metrics_grpc_exporter_target.strip():
+        raise ConfigError(
+            "metricsExporterType=OTLP_GRPC: set metricsGrpcExporterTarget to the address of an"
+            " OpenTelemetry collector, such as http://127.0.0.1:4317"
+        )
+
+
+def pairs_of(key: str, text: str, *, secret: bool = False) -> dict[str, str]:
+    """The pairs of a setting such as `zone:a,rack:b`.
+
+    Raises:
+        ConfigError: a part is not a name and a value.
+    """
+    found = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, colon, value = part.partition(":")
+        if not (name and colon and value) or (not secret and ":" in value):
+            shown = "(secret)" if secret else repr(part)
+            raise ConfigError(f"{key}={shown}: must be name:value, separated by commas")
+        found[name] = value
+    return found

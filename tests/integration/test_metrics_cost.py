@@ -1,0 +1,69 @@
+"""What a scrape of many queues costs the event loop of a broker."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bolide.protocol.bodies.groups import GroupConfig
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.record import RecordDraft
+from tests.support.aio import on_loop
+from tests.support.broker import broker_in
+from tests.support.metrics import Scraped, Stalls, fetch, stalls
+
+QUEUES = 10_000
+PER_TOPIC = 1000
+GROUPS = 3
+LIMIT = 0.020
+TRIES = 3
+HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
+
+
+@on_loop
+async def test_a_scrape_of_10000_queues_never_stalls_the_loop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, Any] = {
+        "metrics_cardinality_limit": 200_000,
+        "commit_log_file_size": 16 * 1024 * 1024,
+    }
+    async with broker_in(tmp_path, **settings) as broker:
+        parts = broker.parts
+        for number in range(QUEUES // PER_TOPIC):
+            name = f"Topic{number}"
+            await parts.topics.update(
+                TopicConfig(topic_name=name, read_queue_nums=PER_TOPIC, write_queue_nums=PER_TOPIC)
+            )
+            for queue_id in range(PER_TOPIC):
+                draft = RecordDraft(name.encode(), b"x", b"", queue_id, 0, HOST, HOST)
+                broker.store.append(draft)
+        for number in range(GROUPS):
+            await parts.groups.update(GroupConfig(group_name=f"group{number}"))
+            for topic in range(QUEUES // PER_TOPIC):
+                for queue_id in range(PER_TOPIC):
+                    parts.offsets.commit(f"group{number}", f"Topic{topic}", queue_id, number % 2)
+        longest: list[Stalls] = []
+        took: list[float] = []
+        await fetch(broker.metrics)  # the first one imports
+        while len(longest) < TRIES:
+            started = time.perf_counter()
+            async with stalls() as found:
+                reply = await fetch(broker.metrics)
+            longest.append(found)
+            took.append(time.perf_counter() - started)
+        scraped = Scraped(reply.text)
+        assert len(scraped.all("bolide_queue_lag_messages")) == GROUPS * QUEUES
+        assert sum(scraped.all("bolide_queue_lag_messages")) == 2 * QUEUES
+        assert not scraped.all("bolide_metrics_series_dropped")
+    clock = ", ".join(f"{each.longest * 1000:.1f}" for each in longest)
+    own = ", ".join(f"{each.longest_own * 1000:.1f}" for each in longest)
+    seconds = ", ".join(f"{each:.2f}" for each in took)
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\nscrapes of {QUEUES} queues and {GROUPS} groups: {seconds} s;"
+            f" longest stalls {clock} ms, of the processor {own} ms\n"
+        )
+    assert min(each.longest_own for each in longest) < LIMIT

@@ -1,0 +1,378 @@
+"""Every command of Java's mqadmin, 4.9.8 and 5.5.0, as it is run against our brokers and Apache's.
+
+A case is a command line. Both clusters hold the same, the cases run in this order on both, and what
+they print is compared. Names in braces are facts of a cluster: addresses, ids, files.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+
+NEW, OLD = "5.x", "4.9"
+"""Names in versions.toml of the releases whose mqadmin is run."""
+
+
+class Place(Enum):
+    """The cluster that a case needs."""
+
+    PLAIN = "one broker; users and policies may be changed by everybody"
+    GROUP = "controllers, and two brokers of one group that fails over"
+    ACCOUNTS = "one broker with the accounts of ACL 1.0"
+
+
+class Compare(Enum):
+    """What is compared of what both print."""
+
+    TEXT = "all lines, sorted; rates, times, ids and addresses are masked"
+    FIGURES = "all lines, sorted, whatever the numbers are"
+    KEYS = "each name that Apache's shows is there; ours may show more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    words: str
+    old: str | None = ""
+    """The words for 4.9.8 if they are others; None if it has no such options."""
+    place: Place = Place.PLAIN
+    compare: Compare = Compare.TEXT
+    values: tuple[str, ...] = ()
+    """Names whose values are compared, too."""
+    differs: str = ""
+    """Why ours prints something else than Apache's."""
+    old_fails: str = ""
+    """Why 4.9.8's fails over Apache's 5.5.0, and not over ours."""
+    shows: str = ""
+    """A pattern that has to be found in what it prints of ours."""
+    silent: bool = False
+    """It prints nothing."""
+    seconds: int = 0
+    """How long a command runs that does not end by itself."""
+
+    @property
+    def command(self) -> str:
+        return self.words.partition(" ")[0]
+
+    def words_for(self, version: str) -> str | None:
+        """The command line for a release; None if that has no such command or options."""
+        if version == NEW:
+            return None if self.command in ONLY_OLD else self.words
+        if self.command not in OLD_NAMES or self.old is None:
+            return None
+        return self.old or self.words
+
+
+OLD_NAMES = frozenset({
+    "addWritePerm", "allocateMQ", "brokerConsumeStats", "brokerStatus", "checkMsgSendRT",
+    "cleanExpiredCQ", "cleanUnusedTopic", "cloneGroupOffset", "clusterAclConfigVersion",
+    "clusterList", "clusterRT", "consumeMessage", "consumerConnection", "consumerProgress",
+    "consumerStatus", "deleteAclConfig", "deleteExpiredCommitLog", "deleteKvConfig",
+    "deleteSubGroup", "deleteTopic", "exportConfigs", "exportMetadata", "exportMetrics",
+    "getBrokerConfig", "getConsumerConfig", "getNamesrvConfig", "printMsg", "printMsgByQueue",
+    "producer", "producerConnection", "queryCq", "queryMsgById", "queryMsgByKey",
+    "queryMsgByOffset", "queryMsgByUniqueKey", "queryMsgTraceById", "resetOffsetByTime",
+    "sendMessage", "sendMsgStatus", "skipAccumulatedMessage", "startMonitoring", "statsAll",
+    "topicClusterList", "topicList", "topicRoute", "topicStatus", "updateAclConfig",
+    "updateBrokerConfig", "updateGlobalWhiteAddr", "updateKvConfig", "updateNamesrvConfig",
+    "updateOrderConf", "updateSubGroup", "updateTopic", "updateTopicPerm", "wipeWritePerm",
+})  # fmt: skip
+"""The commands of 4.9.8."""
+
+ONLY_OLD = frozenset({
+    "clusterAclConfigVersion", "deleteAclConfig", "updateAclConfig", "updateGlobalWhiteAddr",
+})  # fmt: skip
+"""Those of them that 5.x has no more."""
+
+NOTES = {
+    "updateTopic": "a topic of type `LITE` is refused: light topics are not implemented",
+}
+"""What the cases do not show."""
+
+_OWN_CODE = (
+    "both refuse; the code of ours is 29 (`INVALID_PARAMETER`), that of Apache's 1, and ours names"
+    " the attribute"
+)
+_CHECKED = (
+    "ours refuses a value that the setting cannot have; Apache's reports success and changes"
+    " nothing"
+)
+_NO_PASSWORDS = "ours never gives a password away: the column is empty"
+_SECRETS = "ours does not show secrets such as `initAuthenticationUser`"
+_NO_ROCKSDB = "not applicable: the store of ours has its queues and tables in files, not in RocksDB"
+_NO_LIGHT_TOPICS = "not applicable: light topics are not implemented"
+_TRANSFERED = (
+    "4.9.8's fails over Apache's 5.5.0, whose figures lack `getTransferedTps`; ours have it"
+)
+_FILTER_SERVERS = (
+    "4.9.8's fails over Apache's 5.5.0, whose settings lack `filterServerNums`; ours have it"
+)
+
+_OTHER_RAFT = (
+    "ours has another Raft library, so `jraftConfig` is not there; `getNamesrvConfig` shows"
+    " `enableControllerInNamesrv`"
+)
+_NO_MEMBER = (
+    "ours refuses a member that the controller does not know by code 2010, Apache's by 2012"
+)
+_BARE_KEYS = (
+    "Apache's elects too, but 5.5.0's `mqadmin` cannot read the answer, whose JSON has numbers for"
+    " keys; it prints what ours did"
+)
+_NO_SECRETS_TOLD = "both refuse by the same code; Apache's prints the secret key"
+_NO_ADDRESS = "ours refuses what is no address; Apache's takes it"
+_OWN_WORDS = "both refuse by the same code, in other words"
+
+_GIVEN = ("brokerName", "brokerIP1", "mappedFileSizeCommitLog", "messageDelayLevel",
+          "fileReservedTime")  # fmt: skip
+_FIGURES = ("msgPutTotalTodayNow", "msgGetTotalTodayNow")
+
+C = Case
+G = partial(Case, place=Place.GROUP)
+A = partial(Case, place=Place.ACCOUNTS)
+CASES: Sequence[Case] = (
+    # Topics
+    C(words="updateTopic -b {broker} -t Made -r 6 -w 5"),
+    C(words="updateTopic -c DefaultCluster -t Everywhere"),
+    C(words="updateTopic -b {broker} -t Ordered -r 2 -w 2 -o true -u true"),
+    C(words="updateTopic -b {broker} -t Odd -a +message.type=WRONG", old=None, differs=_OWN_CODE),
+    C(words="updateTopicList -b {broker} -f {files}/topics.json"),
+    C(words="updateTopicPerm -b {broker} -t Made -p 4"),
+    C(words="updateTopicPerm -c DefaultCluster -t Everywhere -p 2"),
+    C(words="topicRoute -t Made", shows=r'"readQueueNums":6,?'),
+    C(words="topicRoute -t Made -l"),
+    C(words="topicRoute -t Missing"),
+    C(words="topicStatus -t Facts", shows=r"broker-a 0 0 5 <time>"),
+    C(words="topicStatus -t Missing"),
+    C(words="topicClusterList -t Facts"),
+    C(words="topicList"),
+    C(words="topicList -c"),
+    C(words="allocateMQ -t Facts -i 10.0.0.1,10.0.0.2"),
+    C(words="updateOrderConf -m put -t Facts -v broker-a:2"),
+    C(words="updateOrderConf -m get -t Facts"),
+    C(words="updateOrderConf -m delete -t Facts"),
+    # Groups
+    C(words="updateSubGroup -b {broker} -g made -s false -q 2 -r 5"),
+    C(
+        words="updateSubGroup -c DefaultCluster -g made -s true -a false -m true -o true -w 1",
+        old="updateSubGroup -c DefaultCluster -g made -s true -a false -m true -w 1",
+    ),
+    C(words="updateSubGroupList -b {broker} -f {files}/groups.json"),
+    C(words="exportMetadata -c DefaultCluster -f {files}/all"),
+    C(words="exportMetadata -b {broker} -t -f {files}/topics"),
+    C(words="exportMetadata -b {broker} -g -s -f {files}/groups"),
+    C(
+        words="exportConfigs -c DefaultCluster -f {files}/configs",
+        compare=Compare.KEYS,
+        old_fails=_FILTER_SERVERS,
+    ),
+    C(
+        words="exportMetrics -c DefaultCluster -f {files}/metrics",
+        compare=Compare.FIGURES,
+        old_fails=_TRANSFERED,
+    ),
+    C(words="updateStaticTopic -t Static -qn 4 -b broker-a"),
+    C(words="topicRoute -t Static"),
+    C(words="remappingStaticTopic -t Static -b broker-a"),
+    C(words="topicStatus -t Static"),
+    C(words="statsAll"),
+    C(words="statsAll -a"),
+    C(words="statsAll -t Facts"),
+    C(words="setConsumeMode -b {broker} -t Facts -g made -m POP -q 2"),
+    C(words="getConsumerConfig -g made"),
+    C(words="getConsumerConfig -g missing", silent=True),
+    C(words="consumerProgress"),
+    C(words="consumerProgress -g readers", shows=r"Facts broker-a 1 5 5 0 "),
+    C(words="consumerProgress -g readers -s true"),
+    C(words="consumerProgress -g sleepers -t Facts", old=None),
+    C(words="consumerProgress -g missing"),
+    C(words="consumerConnection -g readers", shows=r"Facts t1 \|\| t2$"),
+    C(words="consumerConnection -g readers -b {broker}"),
+    C(words="consumerConnection -g missing"),
+    C(words="consumerStatus -g readers"),
+    C(words="consumerStatus -g readers -i {client}"),
+    C(words="consumerStatus -g readers -i {client} -s"),
+    C(words="consumerStatus -g missing"),
+    C(words="brokerConsumeStats -b {broker}"),
+    C(words="brokerConsumeStats -b {broker} -o true -l 1"),
+    C(words="producerConnection -g writers -t Facts", shows=r"<client> <address> PYTHON "),
+    C(words="producerConnection -g missing -t Facts"),
+    C(words="producer -b {broker}"),
+    C(words="cloneGroupOffset -s sleepers -d clone -t Facts"),
+    C(words="cloneGroupOffset -s sleepers -d clone -t Facts -o true"),
+    C(words="consumerProgress -g clone"),
+    C(words="resetOffsetByTime -g sleepers -t Facts -s {middle}"),
+    C(words="resetOffsetByTime -g sleepers -t Facts -s -1 -b {broker} -q 0 -o 1", old=None),
+    C(words="resetOffsetByTime -g sleepers -t Facts -s now"),
+    C(words="resetOffsetByTime -g readers -t Facts -s now"),
+    C(words="resetOffsetByTime -g sleepers -t Facts -s yesterday"),
+    C(words="skipAccumulatedMessage -g sleepers -t Facts"),
+    C(words="skipAccumulatedMessage -g readers -t Facts"),
+    C(words="consumerProgress -g sleepers"),
+    # Messages
+    C(words="queryMsgById -t Facts -i {offset_id}", old="queryMsgById -i {offset_id}"),
+    C(words="queryMsgById -t Facts -i 7F00000100002A9F00000000000F4240", old=None),
+    C(
+        words="queryMsgById -t Facts -i {offset_id} -g readers -d {client}",
+        old="queryMsgById -i {offset_id} -g readers -d {client}",
+    ),
+    C(words="queryMsgByKey -t Facts -k all"),
+    C(words="queryMsgByKey -t Facts -k all -m 3", old=None),
+    C(words="queryMsgByKey -t Facts -k nothing"),
+    C(words="queryMsgByUniqueKey -t Facts -i {unique_id}", shows=r"Keys: \[all k0\]"),
+    C(words="queryMsgByUniqueKey -t Facts -i {unique_id} -a", old=None),
+    C(words="queryMsgByUniqueKey -t Facts -i {unique_id} -g readers -d {client}", old=None),
+    C(words="queryMsgByUniqueKey -t Facts -i 7F0000010000000000000000000F4240", old=None),
+    C(words="queryMsgByOffset -t Facts -b broker-a -i 0 -o 1"),
+    C(words="queryMsgByOffset -t Facts -b broker-a -i 0 -o 99", silent=True),
+    C(words="queryMsgTraceById -i {traced_id}"),
+    C(words="printMsg -t Facts -d true", shows=r"BODY: fact 9"),
+    C(words="printMsg -t Facts -s t1 -b {begin} -e {middle}"),
+    C(words="printMsgByQueue -t Facts -a broker-a -i 0 -p true -d true -f true"),
+    C(words="queryCq -t Facts -q 0 -i 0 -c 3 -b {broker}"),
+    C(words="queryCq -t Facts -q 0 -i 0 -c 3 -b {broker} -g readers"),
+    C(
+        words="sendMessage -t Sent -p hello -k key -c tag -b broker-a -i 0",
+        shows=r"broker-a 0 SEND_OK <id>",
+    ),
+    C(words="sendMessage -t Sent -p hello -m true"),
+    C(words="consumeMessage -t Facts -b broker-a -i 1 -o 0 -c 2", shows=r"BODY: fact 3"),
+    C(words="consumeMessage -t Facts -b broker-a -i 0"),
+    C(words="consumeMessage -t Facts -g lookers"),
+    C(words="consumeMessage -t Facts -s {begin} -e {middle}"),
+    C(words="sendMsgStatus -b broker-a -c 2"),
+    C(words="checkMsgSendRT -t Sent -a 3", compare=Compare.FIGURES),
+    C(words="clusterRT -a 3 -i 30", seconds=3, compare=Compare.FIGURES),
+    C(words="clusterRT -c Missing -a 3", seconds=3),
+    C(words="dumpCompactionLog -f {compaction_log}"),
+    C(words="dumpCompactionLog -f {files}/missing"),
+    # Brokers and NameServers
+    C(
+        words="clusterList",
+        shows=r"DefaultCluster broker-a 0 <broker> <version>",
+        compare=Compare.FIGURES,
+        old_fails=_TRANSFERED,
+    ),
+    C(words="clusterList -m"),
+    C(words="clusterList -c Missing", old=None),
+    C(words="brokerStatus -b {broker}", compare=Compare.KEYS, values=_FIGURES),
+    C(words="brokerStatus -c DefaultCluster", compare=Compare.KEYS, values=_FIGURES),
+    C(words="brokerStatus -b 127.0.0.1:1"),
+    C(words="updateBrokerConfig -b {broker} -k fileReservedTime -v 24"),
+    C(words="updateBrokerConfig -c DefaultCluster -k fileReservedTime -v 25"),
+    C(words="updateBrokerConfig -b {broker} -k brokerConfigPath -v x"),
+    C(words="updateBrokerConfig -b {broker} -k fileReservedTime -v many", differs=_CHECKED),
+    C(words="getBrokerConfig -b {broker}", compare=Compare.KEYS, values=_GIVEN, differs=_SECRETS),
+    C(
+        words="getBrokerConfig -c DefaultCluster",
+        compare=Compare.KEYS,
+        values=_GIVEN,
+        differs=_SECRETS,
+    ),
+    C(words="getNamesrvConfig", compare=Compare.KEYS),
+    C(words="updateNamesrvConfig -k orderMessageEnable -v true"),
+    C(words="updateNamesrvConfig -k configStorePath -v x"),
+    C(words="updateKvConfig -s space -k key -v value"),
+    C(words="deleteKvConfig -s space -k key"),
+    C(words="wipeWritePerm -b broker-a"),
+    C(words="topicRoute -t Facts"),
+    C(words="addWritePerm -b broker-a"),
+    C(words="addWritePerm -b missing"),
+    C(words="cleanExpiredCQ -b {broker}"),
+    C(words="cleanExpiredCQ -c DefaultCluster"),
+    C(words="cleanUnusedTopic -b {broker}"),
+    C(words="deleteExpiredCommitLog -b {broker}"),
+    C(words="exportPopRecord -b {broker}"),
+    C(words="exportPopRecord -c DefaultCluster -d true"),
+    C(words="haStatus -b {broker}"),
+    C(words="haStatus -c DefaultCluster"),
+    C(words="resetMasterFlushOffset -b {broker} -o 0"),
+    C(words="getBrokerEpoch -b broker-a"),
+    C(words="getColdDataFlowCtrInfo -b {broker}"),
+    C(words="updateColdDataFlowCtrGroupConfig -b {broker} -g readers -v 1024"),
+    C(words="getColdDataFlowCtrInfo -c DefaultCluster"),
+    C(words="removeColdDataFlowCtrGroupConfig -b {broker} -g readers"),
+    C(words="setCommitLogReadAheadMode -b {broker} -m 0"),
+    C(words="setCommitLogReadAheadMode -b {broker} -m 7"),
+    # Users and policies
+    C(words="createUser -b {broker} -u anna -p anna-12345"),
+    C(words="createUser -c DefaultCluster -u bert -p bert-12345 -t Super"),
+    C(words="createUser -b {broker} -u anna -p anna-12345"),
+    C(words="updateUser -b {broker} -u bert -s disable"),
+    C(words="getUser -b {broker} -u bert", differs=_NO_PASSWORDS),
+    C(words="getUser -b {broker} -u nobody", silent=True),
+    C(words="listUser -b {broker} -f a", differs=_NO_PASSWORDS),
+    C(words="listUser -c DefaultCluster", differs=_NO_PASSWORDS),
+    C(words="copyUser -f {broker} -t {broker} -u anna"),
+    C(words="createAcl -b {broker} -s User:anna -r Topic:x,Group:g* -a Pub,Sub -d Allow"),
+    C(words="createAcl -b {broker} -s User:nobody -r Topic:x -a Pub -d Allow"),
+    C(words="updateAcl -b {broker} -s User:anna -r Topic:x -a Pub -d Deny"),
+    C(words="getAcl -b {broker} -s User:anna"),
+    C(words="getAcl -b {broker} -s User:nobody"),
+    C(words="listAcl -b {broker} -s anna -r Group"),
+    C(words="listAcl -c DefaultCluster"),
+    C(words="copyAcl -f {broker} -t {broker} -s User:anna"),
+    C(words="deleteAcl -b {broker} -s User:anna -r Topic:x"),
+    C(words="deleteAcl -c DefaultCluster -s User:anna"),
+    C(words="deleteUser -b {broker} -u anna"),
+    C(words="deleteUser -c DefaultCluster -u bert"),
+    C(words="deleteUser -b {broker} -u nobody"),
+    # What we do not have
+    C(words="addBroker -c {broker} -b {files}/broker.conf"),
+    C(words="removeBroker -c {broker} -b DefaultCluster:broker-b:0"),
+    C(words="exportMetadataInRocksDB -p {files} -t topics"),
+    C(words="rocksDBConfigToJson -b {broker} -t topics", differs=_NO_ROCKSDB),
+    C(
+        words="checkRocksdbCqWriteProgress -c DefaultCluster -n {namesrv} -t Facts",
+        differs=_NO_ROCKSDB,
+    ),
+    C(words="switchTimerEngine -b {broker} -e F"),
+    C(words="switchTimerEngine -b {broker} -e R"),
+    C(words="switchTimerEngine -b {broker} -e X"),
+    C(words="getBrokerLiteInfo -b {broker}", differs=_NO_LIGHT_TOPICS),
+    C(words="getParentTopicInfo -p Facts"),
+    C(words="getLiteTopicInfo -p Facts -l light"),
+    C(words="getLiteClientInfo -p Facts -g readers -c {client}"),
+    C(words="getLiteGroupInfo -p Facts -g readers"),
+    C(words="triggerLiteDispatch -p Facts -g readers"),
+    # A group that fails over
+    G(words="getControllerMetaData -a {controller}"),
+    G(words="getSyncStateSet -a {controller} -b broker-a"),
+    G(words="getSyncStateSet -a {controller} -c DefaultCluster"),
+    G(words="getSyncStateSet -a {controller} -b missing", silent=True),
+    G(words="getBrokerEpoch -b broker-a", compare=Compare.FIGURES),
+    G(words="getBrokerEpoch -c DefaultCluster", compare=Compare.FIGURES),
+    G(words="haStatus -b {broker}", compare=Compare.FIGURES),
+    G(words="haStatus -b {slave}", compare=Compare.FIGURES),
+    G(words="haStatus -c DefaultCluster", compare=Compare.FIGURES),
+    G(words="resetMasterFlushOffset -b {slave} -o 0"),
+    G(words="brokerStatus -b {slave}", compare=Compare.KEYS),
+    G(words="getControllerConfig -a {controller}", compare=Compare.KEYS, differs=_OTHER_RAFT),
+    G(words="updateControllerConfig -a {controller} -k scanNotActiveBrokerInterval -v 4000"),
+    G(words="updateControllerConfig -a {controller} -k configStorePath -v x"),
+    G(words="electMaster -a {controller} -b 9 -bn broker-a -c DefaultCluster", differs=_NO_MEMBER),
+    G(words="electMaster -a {controller} -b 2 -bn broker-a -c DefaultCluster", differs=_BARE_KEYS),
+    G(words="cleanBrokerMetadata -a {controller} -b 2 -bn broker-a -c DefaultCluster"),
+    G(words="cleanBrokerMetadata -a {controller} -bn missing -c DefaultCluster"),
+    # Accounts of ACL 1.0
+    A(words="updateAclConfig -b {broker} -a new-account -s secret-of-new -t Orders=SUB -i PUB"),
+    A(words="updateAclConfig -c DefaultCluster -a new-account -s secret-of-new -m true"),
+    A(words="updateAclConfig -b {broker} -a short -s secret-of-short", differs=_NO_SECRETS_TOLD),
+    A(words="deleteAclConfig -b {broker} -a orders-app"),
+    A(words="deleteAclConfig -c DefaultCluster -a new-account"),
+    A(words="deleteAclConfig -b {broker} -a not-there", differs=_OWN_WORDS),
+    A(words="updateGlobalWhiteAddr -b {broker} -g 10.0.0.*,192.168.0.7"),
+    A(words="updateGlobalWhiteAddr -c DefaultCluster -g 10.0.0.1"),
+    A(words="updateGlobalWhiteAddr -b {broker} -g 10.0.0.300", differs=_NO_ADDRESS),
+    A(words="clusterAclConfigVersion -b {broker}"),
+    A(words="clusterAclConfigVersion -c DefaultCluster"),
+    # Ends
+    C(words="deleteTopic -c DefaultCluster -t Made"),
+    C(words="deleteSubGroup -b {broker} -g made"),
+    C(words="deleteSubGroup -c DefaultCluster -g clone -r true"),
+    C(words="startMonitoring", silent=True),
+)
+
+
+def cases(place: Place, version: str) -> Iterator[Case]:
+    """The cases that a release's mqadmin runs at a place."""
+    return (case for case in CASES if case.place is place and case.words_for(version))

@@ -1,0 +1,351 @@
+"""Clusters with content for the cases of mqadmin, ours and Apache's alike."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bolide import Message, Producer, PushConsumer, StoredMessage
+from bolide.admin import AdminClient
+from bolide.model.message_queue import MessageQueue
+from bolide.protocol.bodies.groups import GroupConfig
+from bolide.protocol.bodies.topics import TopicConfig
+from tests.interop.bench import BROKER_DEFAULTS, Bench
+from tests.interop.mqadmin import run_commands, tools_home
+from tests.interop.mqadmin_cases import NEW, OLD, Case, Place, cases
+from tests.interop.ours import bolide_broker, bolide_namesrv
+from tests.support.aio import PATIENCE
+from tests.support.controllers import free_peers
+
+OURS, APACHE = "bolide", "apache"
+BROKER = "broker-a"
+MESSAGES = 10
+
+ROOT, PASSWORD = "administrator", "12345678"
+_AUTH = "org.apache.rocketmq.auth"
+SETTINGS: Mapping[str, Any] = {
+    **BROKER_DEFAULTS,
+    # Without its timer Apache's 5.x cannot delete a topic.
+    "timerWheelEnable": True,
+    "compactionScheduleInternal": 1000,
+    "authenticationEnabled": True,
+    "authorizationEnabled": True,
+    "authenticationProvider": f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",
+    "authenticationMetadataProvider": (
+        f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider"
+    ),
+    "authorizationProvider": f"{_AUTH}.authorization.provider.DefaultAuthorizationProvider",
+    "authorizationMetadataProvider": (
+        f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider"
+    ),
+    "initAuthenticationUser": f'{{"username":"{ROOT}","password":"{PASSWORD}"}}',
+    "innerClientAuthenticationCredentials": (f'{{"accessKey":"{ROOT}","secretKey":"{PASSWORD}"}}'),
+}
+
+
+_GUARD = {
+    key: value for key, value in SETTINGS.items() if key.startswith(("auth", "initAuth", "inner"))
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    kind: str
+    place: Place
+    bench: Bench
+    name_server: str
+    broker: str
+    directory: Path
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Further facts."""
+
+    @property
+    def files(self) -> Path:
+        """What commands read and write."""
+        return self.directory / "files"
+
+    @property
+    def store(self) -> Path:
+        return self.directory / "store"
+
+
+@contextmanager
+def cluster(place: Place, kind: str, bench: Bench, directory: Path) -> Iterator[Cluster]:
+    """Start the servers of a place."""
+    (directory / "files").mkdir(parents=True)
+    with _STARTS[place](kind, bench, directory) as (name_server, broker, others):
+        yield Cluster(
+            kind=kind, place=place, bench=bench, name_server=name_server, broker=broker,
+            directory=directory, others=others,
+        )  # fmt: skip
+
+
+Started = tuple[str, str, dict[str, str]]
+"""Addresses of the NameServer and of the broker, and further facts."""
+
+
+@contextmanager
+def _plain(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
+    own = {
+        "storePathRootDir": str(directory / "store"),
+        "authConfigPath": str(directory / "auth"),
+    }
+    if kind == OURS:
+        guard = _GUARD | {"authConfigPath": own["authConfigPath"]}
+        settings = {**SETTINGS, **own, "auditEnable": False}
+        with (
+            bolide_namesrv(directory / "namesrv", **guard) as namesrv,
+            bolide_broker(directory / "broker", namesrv.address, **settings) as broker,
+        ):
+            yield namesrv.address, broker.address, {}
+    else:
+        java = bench.namesrv(NEW)
+        server = bench.broker(NEW, java.address, **SETTINGS, **own)
+        yield java.address, server.address, {}
+        server.kill()
+        java.kill()
+
+
+@contextmanager
+def _group(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
+    """A controller in the NameServer, and two brokers, of which the first became master."""
+    peers = free_peers(1)
+    controller = peers.partition("-")[2]
+    names: dict[str, Any] = {
+        "enableControllerInNamesrv": True,
+        "controllerDLegerGroup": "group1",
+        "controllerDLegerPeers": peers,
+        "controllerDLegerSelfId": peers.partition("-")[0],
+        "controllerStorePath": str(directory / "controller"),
+    }
+    shared: dict[str, Any] = {
+        **BROKER_DEFAULTS,
+        "enableControllerMode": True, "controllerAddr": controller, "brokerRole": "SLAVE",
+        "allAckInSyncStateSet": True, "timerWheelEnable": True,
+    }  # fmt: skip
+    with ExitStack() as stack:
+        if kind == OURS:
+            namesrv = stack.enter_context(bolide_namesrv(directory / "namesrv", **names))
+        else:
+            namesrv = bench.namesrv(NEW, **names)
+        members = []
+        for number in (1, 2):
+            settings = shared | {"storePathRootDir": str(directory / f"store-{number}")}
+            if kind == OURS:
+                home = directory / f"broker-{number}"
+                broker = stack.enter_context(bolide_broker(home, namesrv.address, **settings))
+            else:
+                broker = bench.broker(NEW, namesrv.address, haListenPort=0, **settings)
+            members.append(broker)
+            asyncio.run(_until(partial(_in_sync, namesrv.address, controller, number)))
+        master, slave = (member.address for member in members)
+        yield namesrv.address, master, {"controller": controller, "slave": slave}
+        if kind != OURS:
+            for server in (*members, namesrv):
+                server.kill()
+
+
+async def _in_sync(name_server: str, controller: str, count: int) -> None:
+    """Fail unless so many members are in sync; a message makes a term visible to members."""
+    async with (
+        AdminClient(name_server) as admin,
+        Producer("writers", name_server=name_server) as producer,
+    ):
+        table = await admin.controllers.sync_state_sets(controller, [BROKER])
+        if count == 1:
+            await producer.send(Message("Facts", b"fact"))
+        assert len(table.replicas_info_table[BROKER].in_sync_replicas) == count
+
+
+ACCOUNTS = f"""accounts:
+- accessKey: {ROOT}
+  secretKey: {PASSWORD}
+  admin: true
+- accessKey: orders-app
+  secretKey: secret-of-orders
+"""
+
+
+@contextmanager
+def _accounts(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
+    """ACL 1.0, which Apache's has up to 4.9."""
+    home = tools_home(directory, "home", "unused")
+    file = directory / "home" / "conf" / "plain_acl.yml"
+    file.write_text(ACCOUNTS)
+    file.chmod(0o600)
+    with bolide_namesrv(directory / "namesrv") as namesrv:
+        if kind == OURS:
+            settings: dict[str, Any] = {"aclEnable": True, "rocketmqHome": file.parent.parent}
+            with bolide_broker(directory / "broker", namesrv.address, **settings) as broker:
+                yield namesrv.address, broker.address, {"acl_file": str(file)}
+        else:
+            server = bench.broker(OLD, namesrv.address, jvm=[home], aclEnable=True)
+            yield namesrv.address, server.address, {"acl_file": str(file)}
+            server.kill()
+
+
+_STARTS: Mapping[Place, Callable[..., AbstractContextManager[Started]]] = {
+    Place.PLAIN: _plain,
+    Place.GROUP: _group,
+    Place.ACCOUNTS: _accounts,
+}
+
+
+@asynccontextmanager
+async def content(of: Cluster) -> AsyncIterator[dict[str, str]]:
+    """Fill the cluster and stay connected to it; yields the facts that the cases refer to."""
+    facts = {"broker": of.broker, "namesrv": of.name_server, "files": str(of.files), **of.others}
+    if of.place is not Place.PLAIN:
+        yield facts
+        return
+    async with _connected(of) as more:
+        yield facts | more
+
+
+@asynccontextmanager
+async def _connected(of: Cluster) -> AsyncIterator[dict[str, str]]:
+    received: asyncio.Queue[StoredMessage] = asyncio.Queue()
+
+    def client(name: str) -> dict[str, Any]:
+        return {
+            "name_server": of.name_server,
+            "client_ip": "127.0.0.1",
+            "instance_name": f"{name}-{of.kind}",
+            "access_key": ROOT,
+            "secret_key": PASSWORD,
+        }
+
+    async with (
+        AdminClient(of.name_server, access_key=ROOT, secret_key=PASSWORD) as admin,
+        Producer("writers", send_timeout=10, **client("writer")) as producer,
+        Producer("tracers", send_timeout=10, trace=True, **client("tracer")) as tracer,
+        PushConsumer("readers", consume_from="first", **client("reader")) as reader,
+        PushConsumer(
+            "failing", consume_from="first", max_reconsume_times=0, **client("failing")
+        ) as failing,
+    ):
+        for topic, queues in (("Facts", 2), ("Sent", 1), ("Bad", 1)):
+            config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)
+            await admin.topics.update(of.broker, config)
+        latest = TopicConfig(
+            topic_name="Latest", read_queue_nums=1, write_queue_nums=1,
+            attributes={"+cleanup.policy": "COMPACTION"},
+        )  # fmt: skip
+        await admin.topics.update(of.broker, latest)
+        for group in ("readers", "sleepers", "failing"):
+            await admin.groups.update(of.broker, GroupConfig(group_name=group))
+        sent = []
+        for number in range(MESSAGES):
+            queue = MessageQueue("Facts", BROKER, number % 2)
+            sent.append(await producer.send(_fact(number), queue=queue))
+            await asyncio.sleep(0.02)  # each its own store time
+        for number in range(3):
+            await producer.send(Message("Latest", b"%d" % number, keys=f"k{number % 2}"))
+        await producer.send(Message("Sent", b"later", delay=3600))
+        traced = await tracer.send(Message("Sent", b"traced", keys="traced"))
+        await producer.send(Message("Bad", b"bad", keys="bad"))
+        await reader.subscribe("Facts", "t1 || t2", received.put)
+        await failing.subscribe("Bad", "*", _fail)
+        for _ in range(MESSAGES):
+            async with asyncio.timeout(PATIENCE):
+                await received.get()
+        await reader.commit()
+        for queue_id in range(2):
+            await admin.offsets.commit(
+                of.broker, "sleepers", MessageQueue("Facts", BROKER, queue_id), 1
+            )
+        first, middle = [
+            await admin.messages.view(sent[n].offset_message_id) for n in (0, MESSAGES // 2)
+        ]
+        await _until(lambda: admin.messages.by_unique_id("Facts", sent[-1].message_id))
+        dead = MessageQueue("%DLQ%failing", BROKER, 0)
+        await _until(lambda: admin.messages.at(dead, 0))
+        await failing.commit()
+        await _until(lambda: _exists(of))
+        yield {
+            "offset_id": sent[1].offset_message_id,
+            "unique_id": sent[0].message_id,
+            "traced_id": traced.message_id,
+            "client": f"127.0.0.1@reader-{of.kind}",
+            "begin": str(first.store_timestamp - 1),
+            "middle": str(middle.store_timestamp),
+            "compaction_log": str(_compaction_log(of)),
+        }
+
+
+def _fact(number: int) -> Message:
+    return Message(
+        "Facts", f"fact {number}".encode(), tags=f"t{1 + number % 2}", keys=["all", f"k{number}"],
+        properties={"colour": "red"},
+    )  # fmt: skip
+
+
+def _fail(message: StoredMessage) -> None:
+    raise RuntimeError("as it must")
+
+
+async def _until(look: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with contextlib.suppress(Exception):
+                await look()
+                return
+            await asyncio.sleep(0.05)
+
+
+def _compaction_log(of: Cluster) -> Path:
+    """The log of the topic that keeps the newest message of each key."""
+    return min((of.store / "compaction").glob("compactionLog/Latest/0/0*"))
+
+
+async def _exists(of: Cluster) -> None:
+    _compaction_log(of)
+
+
+TOPICS = [
+    {"topicName": name, "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
+     "topicFilterType": "SINGLE_TAG", "attributes": {}}
+    for name, queues in (("Listed", 3), ("Other", 1))
+]  # fmt: skip
+GROUPS = [{"groupName": name, "retryMaxTimes": 3} for name in ("listed", "other")]
+
+
+def write_files(files: Path) -> None:
+    (files / "topics.json").write_text(json.dumps(TOPICS))
+    (files / "groups.json").write_text(json.dumps(GROUPS))
+    (files / "broker.conf").write_text("brokerName=broker-b\n")
+
+
+def run(of: Cluster, version: str, facts: Mapping[str, str]) -> dict[Case, str]:
+    """What each case's command printed, and wrote into files."""
+    chosen = list(cases(of.place, version))
+    write_files(of.files)
+    lines = []
+    for case in chosen:
+        words = (case.words_for(version) or "").format(**facts).split(" ")
+        lines.append([*([f"--for={case.seconds}"] if case.seconds else []), *words])
+    for word in {Path(words[words.index("-f") + 1]) for words in lines if _exports(words)}:
+        shutil.rmtree(word, ignore_errors=True)
+    home = tools_home(of.files / "tools", ROOT, PASSWORD)
+    texts = run_commands(of.bench, version, of.name_server, lines, timeout=300, jvm=[home])
+    return {
+        case: text + written(words) for case, text, words in zip(chosen, texts, lines, strict=True)
+    }
+
+
+def written(words: Sequence[str]) -> str:
+    """The content of the files that an export wrote."""
+    if not _exports(words):
+        return ""
+    place = Path(words[words.index("-f") + 1])
+    return "\n" + "\n".join(file.read_text() for file in sorted(place.rglob("*.json")))
+
+
+def _exports(words: Sequence[str]) -> bool:
+    return words[0].startswith("export") and "-f" in words

@@ -1,0 +1,179 @@
+"""What keeps a broker from being stopped, of brokers that answer as RocketMQ's do."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from bolide.admin.drain import Plan
+from bolide.admin.open_work import Round, Watch
+from bolide.model.names import HALF_TOPIC, SCHEDULE_TOPIC
+from bolide.protocol.bodies.consumers import ProducerTable
+from bolide.protocol.bodies.message_queue import MessageQueue
+from bolide.protocol.bodies.replication import HaConnection, HaStatus
+from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo, KvTable
+from bolide.protocol.bodies.stats import BrokerConsumeStats, ConsumeStats, QueueProgress
+from bolide.protocol.bodies.topics import (
+    MappedTopicConfigTable,
+    TopicConfig,
+    TopicOffset,
+    TopicStats,
+)
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.offsets import OffsetReply
+from bolide.protocol.refusals import RequestCodeNotSupported, TopicNotFound
+from bolide.remoting.dispatch import Reply
+from tests.support.aio import on_loop
+from tests.unit.admin.scripted import CLUSTER, Cast, _reply, cast
+
+REVIVE = f"rmq_sys_REVIVE_LOG_{CLUSTER}"
+
+
+@dataclass(frozen=True)
+class Broker:
+    """What a broker of RocketMQ tells."""
+
+    settings: str = ""
+    figures: tuple[tuple[str, str], ...] = (("commitLogMaxOffset", "1"),)
+    ends: tuple[tuple[str, int, int], ...] = ()
+    """Topic, first and next offset of its only queue."""
+    stored: int = 0
+    """Milliseconds of the last write to each topic."""
+    committed: int = 0
+    lag: tuple[int, int] | None = None
+    """End and position of a group in topic T."""
+    slaves: tuple[HaConnection, ...] | None = None
+
+
+@asynccontextmanager
+async def watching(broker: Broker, *, settle: float = 0) -> AsyncIterator[tuple[Watch, Cast]]:
+    async with cast() as stage:
+        first = stage.first
+        plan = Plan(first.address, "broker-a", CLUSTER, 1, (), (), ())
+        addresses = {0: first.address} | ({1: "127.0.0.1:9"} if broker.slaves is not None else {})
+        route = BrokerRoute(broker_name="broker-a", cluster=CLUSTER, broker_addrs=addresses)
+        stage.name_server.answers(
+            RequestCode.GET_BROKER_CLUSTER_INFO,
+            ClusterInfo(
+                broker_addr_table={"broker-a": route}, cluster_addr_table={CLUSTER: ["broker-a"]}
+            ),
+        )
+        tell(stage, broker)
+        yield stage.admin.drain.watch(plan, settle=settle), stage
+
+
+def tell(stage: Cast, broker: Broker) -> None:
+    bounds = {name: (low, high) for name, low, high in broker.ends}
+
+    def stats(fields: dict[str, str]) -> Reply:
+        topic = fields["topic"]
+        if topic not in bounds:
+            raise TopicNotFound(topic)
+        low, high = bounds[topic]
+        offset = TopicOffset(min_offset=low, max_offset=high, last_update_timestamp=broker.stored)
+        queue = MessageQueue(topic, "broker-a", 0)
+        return _reply(TopicStats(offset_table={queue: offset}))
+
+    lags = []
+    if broker.lag is not None:
+        end, position = broker.lag
+        progress = QueueProgress(broker_offset=end, consumer_offset=position)
+        table = {MessageQueue("T", "broker-a", 0): progress}
+        lags = [{"G": [ConsumeStats(offset_table=table)]}]
+    answers: dict[RequestCode, Any] = {
+        RequestCode.GET_BROKER_CONFIG: broker.settings.encode(),
+        RequestCode.GET_BROKER_RUNTIME_INFO: KvTable(table=dict(broker.figures)),
+        RequestCode.GET_ALL_TOPIC_CONFIG: MappedTopicConfigTable(
+            topic_config_table={"T": TopicConfig(topic_name="T")}
+        ),
+        RequestCode.GET_TOPIC_STATS_INFO: stats,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: b"{}",
+        RequestCode.GET_BROKER_CONSUME_STATS: BrokerConsumeStats(consume_stats_list=lags),
+        RequestCode.QUERY_CONSUMER_OFFSET: OffsetReply(broker.committed),
+        RequestCode.GET_ALL_PRODUCER_INFO: ProducerTable(),
+    }
+    if broker.slaves is not None:
+        status = HaStatus(master=True, ha_connection_info=[*broker.slaves])
+        answers[RequestCode.GET_BROKER_HA_STATUS] = status
+    for code, answer in answers.items():
+        stage.first.answers(code, answer)
+
+
+def kinds(found: Round) -> dict[str, int]:
+    return {each.kind: each.count for each in found.open}
+
+
+@pytest.mark.parametrize(
+    ("broker", "wanted"),
+    [
+        (Broker(), {}),
+        (Broker(lag=(10, 4), ends=(("T", 0, 10),)), {"groups": 6}),
+        (Broker(lag=(10, 4), ends=(("T", 8, 10),)), {"groups": 2}),  # retention took the others
+        (Broker(lag=(10, 10), ends=(("T", 0, 10),)), {}),
+        (Broker(ends=((HALF_TOPIC, 0, 5),), committed=3), {"transactions": 2}),
+        (Broker(ends=((SCHEDULE_TOPIC, 2, 5),)), {"delayed": 3}),
+        (Broker(slaves=(HaConnection(addr="s", diff=7),)), {"replicas": 7}),
+        (Broker(slaves=(HaConnection(addr="s"),)), {}),
+        (Broker(slaves=()), {"replicas": 0}),  # registered, and not connected
+    ],
+)
+@on_loop
+async def test_what_is_open_is_counted(broker: Broker, wanted: dict[str, int]) -> None:
+    async with watching(broker) as (watch, _):
+        found = await watch.round()
+
+    assert kinds(found) == wanted
+    assert found.is_safe == (not wanted)
+
+
+@on_loop
+async def test_topics_that_grow_are_written_until_they_have_settled() -> None:
+    broker = Broker(ends=(("T", 0, 5),))
+    async with watching(broker, settle=0.2) as (watch, stage):
+        waiting = await watch.round()
+        more = replace(broker, ends=(("T", 0, 8),), figures=(("commitLogMaxOffset", "2"),))
+        tell(stage, more)
+        written = await watch.round()
+        while kinds(settling := await watch.round()):
+            assert kinds(settling) == {"producers": 0}
+
+    assert kinds(waiting) == {"producers": 0}
+    assert [(each.what, each.count) for each in written.open] == [("topic T is written", 3)]
+
+
+@on_loop
+async def test_pops_in_flight_are_open_and_then_unknown() -> None:
+    now = int(time.time() * 1000)
+    broker = Broker(ends=((REVIVE, 0, 4),), committed=1, stored=now)
+    async with watching(broker) as (watch, stage):
+        recent = await watch.round()
+        tell(stage, replace(broker, stored=now - 600_000))
+        old = await watch.round()
+
+    assert kinds(recent) == {"pop": 3}
+    assert old.is_safe
+    assert any("at most 3 records of the revive log" in reason for reason in old.unknown)
+
+
+def unsupported(_fields: dict[str, str]) -> Reply:
+    raise RequestCodeNotSupported("request type 907 not supported")
+
+
+@on_loop
+async def test_what_a_broker_does_not_tell_is_named() -> None:
+    settings = "transRocksDBEnable=true\npopConsumerKVServiceEnable=true\n"
+    async with watching(Broker(settings=settings, slaves=())) as (watch, stage):
+        stage.first.answers(RequestCode.GET_BROKER_HA_STATUS, unsupported)
+        found = await watch.round()
+
+    assert found.is_safe
+    reasons = " ".join(found.unknown)
+    for words in (
+        "transactions that are kept in RocksDB",
+        "popped messages",
+        "RocketMQ before 5.0",
+    ):
+        assert words in reasons
