@@ -17,6 +17,7 @@ from bolide.broker.background import DELAYS, on_thread
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.errors import BolideError
+from bolide.events import Listeners
 from bolide.kernel import read_record
 from bolide.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from bolide.model.properties import INT_DIGITS, PropertyName, parse_number
@@ -87,6 +88,8 @@ class DelayScheduler:
         self._acted: dict[int, int] = {}
         """Offsets that this slave has reached while its group had no master, until a master has
         reached them too."""
+        self.on_delivered: Listeners[str, int] = Listeners()
+        """A message was stored in its topic; the size of its record."""
         intake.watch(SCHEDULE_TOPIC, self._arrived.set)
 
     @property
@@ -228,7 +231,9 @@ class DelayScheduler:
         draft = self._restored(record)
         if draft is not None and not self._is_delivered(draft, record.physical_offset):
             try:
-                self._redeliver_if_lost(level, record.queue_offset, self._intake.append(draft))
+                appended = self._intake.append(draft)
+                self._redeliver_if_lost(level, record.queue_offset, appended)
+                self.on_delivered(draft.topic.decode(errors="replace"), appended.size)
             except RecordTooLarge:  # maxMessageSize was reduced and may be raised again
                 raise
             except ValueError as exc:

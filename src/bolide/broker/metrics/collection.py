@@ -15,6 +15,7 @@ from bolide.metrics.exporter import Collection, Readiness
 from bolide.metrics.families import Family, Scope
 from bolide.metrics.settings import pairs_of
 from bolide.model.names import WRITE
+from bolide.protocol.bodies.heartbeat import MessageModel
 from bolide.store.errors import StoreClosed
 
 
@@ -104,9 +105,11 @@ class BrokerMetrics:
         if config.enable_lag_and_dlq_metrics or config.enable_exporter_metrics:
             lags = list(self._lags.lags(parts, rest))
         if config.enable_lag_and_dlq_metrics:
-            yield from own.lag_families(parts, self._scope, names, lags, now)
+            # Consumers that broadcast keep their offsets to themselves.
+            known = [each for each in lags if each.model is not MessageModel.BROADCASTING]
+            yield from own.lag_families(parts, self._scope, names, known, now)
             if config.enable_queue_lag_metrics:
-                yield from own.queue_families(lags, self._scope, now)
+                yield from own.queue_families(known, self._scope, now)
         if config.enable_exporter_metrics:
             yield from exporter_families(parts, lags, now, sampled.figures, rest)
         if config.enable_client_metrics:
