@@ -28,6 +28,8 @@ from tests.support.controllers import free_peers
 
 BROKER = "broker-a"
 MESSAGES = 10
+ELECTION = 60.0
+"""Seconds that a busy machine may take for one, and for the members to be in sync again."""
 
 ROOT, PASSWORD = "administrator", "12345678"
 _AUTH = "org.apache.rocketmq.auth"
@@ -150,7 +152,7 @@ def _group(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
             else:
                 broker = bench.broker(NEW, namesrv.address, haListenPort=0, **settings)
             members.append(broker)
-            asyncio.run(_until(partial(_in_sync, namesrv.address, controller, number)))
+            asyncio.run(_until(partial(_in_sync, namesrv.address, controller, number), ELECTION))
         master, slave = (member.address for member in members)
         yield namesrv.address, master, {"controller": controller, "slave": slave}
         if kind != OURS:
@@ -161,7 +163,7 @@ def _group(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
 async def settle(of: Cluster) -> None:
     """Wait until both members of a group are in sync, after an election for example."""
     if of.place is Place.GROUP:
-        await _until(partial(_in_sync, of.name_server, of.others["controller"], 2))
+        await _until(partial(_in_sync, of.name_server, of.others["controller"], 2), ELECTION)
 
 
 async def _in_sync(name_server: str, controller: str, count: int) -> None:
@@ -306,8 +308,8 @@ def _fail(message: StoredMessage) -> None:
     raise RuntimeError("as it must")
 
 
-async def _until(look: Callable[[], Any]) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def _until(look: Callable[[], Any], patience: float = PATIENCE) -> None:
+    async with asyncio.timeout(patience):
         while True:
             with contextlib.suppress(Exception):
                 await look()
