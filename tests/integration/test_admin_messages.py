@@ -104,6 +104,8 @@ async def test_what_the_other_brokers_have_is_shown(cluster: Cluster) -> None:
     topic = await asyncio.to_thread(cluster.topic, 1)
     await fill(cluster, topic, 1)
     await until_indexed(cluster, topic, 1)
+    await ask(cluster, "updateSubGroup", *CLUSTER, "-g", "halved")
+    await ask(cluster, "resetOffsetByTime", "-g", "halved", "-t", topic, "-s", "now", "--yes")
     ghost = broker_header(NOBODY, name="ghost", cluster="Ghosts")
     async with RemotingClient() as client:
         body = plain(topics_body(topic))
@@ -112,12 +114,18 @@ async def test_what_the_other_brokers_have_is_shown(cluster: Cluster) -> None:
         consumed = await ask(cluster, "consumeMessage", "-t", topic, code=3)
         found = await ask(cluster, "queryMsgByKey", "-t", topic, "-k", "k", code=3)
         unknown = await ask(cluster, "queryMsgByKey", "-t", topic, "-k", "none", code=3)
+        status = await ask(cluster, "topicStatus", "-t", topic, code=3)
+        progress = await ask(cluster, "consumerProgress", "-g", "halved", "-t", topic, code=3)
+        reset = ("resetOffsetByTime", "-g", "halved", "-t", topic, "-s", "0", "--dry-run")
+        planned = await ask(cluster, *reset, code=3)
         await client.call(cluster.name_server, RequestCode.UNREGISTER_BROKER, leaving_header(ghost))
 
     assert "BODY: text 0\n" in printed
     assert "BODY: text 0\n" in consumed
     assert re.search(r"^[0-9A-F]{32} +0 +0$", found, re.MULTILINE)
-    for text in (printed, consumed, found, unknown):
+    assert re.search(r"^broker-a +0 +0 +1 ", status, re.MULTILINE)
+    assert re.search(rf"^{topic} +broker-a +0 +1 +1 +0 ", progress, re.MULTILINE)
+    for text in (printed, consumed, found, unknown, status, progress, planned):
         assert text.count(f"cannot connect to {NOBODY}") == 1
 
 

@@ -82,6 +82,8 @@ async def test_sends_and_consumptions_are_told_and_found_by_id_and_key(tmp_path:
         words = ["admin", "queryMsgTraceById", "-n", cluster.address, "-i", one.message_id]
         shown = await asyncio.to_thread(CliRunner().invoke, app, words)
         listed = await asyncio.to_thread(CliRunner().invoke, app, [*words, "--json"])
+        first = await asyncio.to_thread(CliRunner().invoke, app, [*words, "-c", "1"])
+    assert "cut after 1 trace messages from broker-a, which may have more; -c 2" in first.output
     assert one.message_id in by_key.keys
     assert re.search(
         r"(?m)^#Type +#ProducerGroup .*\nPub +shop +127\S+ .*ms +success$", shown.output

@@ -1,7 +1,7 @@
 """Connected clients: producers, consumers, and the state a consumer reports on request."""
 
 from bolide.admin.errors import GroupOffline
-from bolide.admin.servers import Servers
+from bolide.admin.servers import OnFailure, Servers, gather_reachable
 from bolide.protocol.bodies.consumers import (
     Connection,
     ConsumerConnections,
@@ -28,13 +28,21 @@ class Clients:
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
 
-    async def consumers(self, group: str, address: str | None = None) -> ConsumerConnections:
-        """The consumers of a group, on all its brokers or on one; raises GroupOffline."""
+    async def consumers(
+        self, group: str, address: str | None = None, *, on_failure: OnFailure | None = None
+    ) -> ConsumerConnections:
+        """The consumers of a group, on all its brokers or on one; raises GroupOffline.
+
+        Brokers that cannot be reached are left to `on_failure`, if it is given.
+        """
         if address is None:
             addresses = [*(await self._servers.addresses_of_group(group)).values()]
         else:
             addresses = [address]
-        found = [part for at in addresses if (part := await self._find_consumers(at, group))]
+        answers = await gather_reachable(
+            addresses, lambda at: self._find_consumers(at, group), on_failure
+        )
+        found = [part for part in answers.values() if part is not None]
         if not found:
             raise GroupOffline(group, addresses)
         first = found[0]
@@ -49,10 +57,18 @@ class Clients:
             return None
         return found if found.connection_set else None
 
-    async def producers(self, group: str, topic: str) -> ProducerConnections:
-        """The producers of a group, on the brokers of a topic; raises GroupOffline."""
+    async def producers(
+        self, group: str, topic: str, *, on_failure: OnFailure | None = None
+    ) -> ProducerConnections:
+        """The producers of a group, on the brokers of a topic; raises GroupOffline.
+
+        Brokers that cannot be reached are left to `on_failure`, if it is given.
+        """
         addresses = [*(await self._servers.addresses_of(topic)).values()]
-        found = [each for at in addresses for each in await self._producers_at(at, group)]
+        answers = await gather_reachable(
+            addresses, lambda at: self._producers_at(at, group), on_failure
+        )
+        found = [each for part in answers.values() for each in part]
         if not found:
             raise GroupOffline(group, addresses)
         return ProducerConnections(connection_set=_distinct(found))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from bolide.admin.errors import AdminError, MessageNotFound
 from bolide.admin.messages import Messages
 from bolide.admin.offsets import Offsets
-from bolide.admin.servers import Servers, gather_by_key
+from bolide.admin.servers import OnFailure, Servers, gather_by_key, gather_reachable
 from bolide.admin.topics import Topics
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
@@ -108,7 +108,7 @@ class DeadLetter:
     born_ms: int
     died_ms: int
     reason: str
-    """What a consumer wrote into a property of `CAUSE_PROPERTIES`, else the number of tries."""
+    """The first property of `CAUSE_PROPERTIES` that it has, else the number of tries."""
 
     @property
     def position(self) -> str:
@@ -205,8 +205,10 @@ class DeadLetters:
             newest_ms=max((at.last_update_timestamp for at in filled.values()), default=None),
         )
 
-    async def extent(self, selection: Selection) -> Extent:
+    async def extent(self, selection: Selection, *, on_failure: OnFailure | None = None) -> Extent:
         """The part of the topic that holds the selected dead letters of now.
+
+        Brokers that cannot be reached are left to `on_failure`, if it is given.
 
         Raises:
             NoDeadLetters: the group has none.
@@ -230,7 +232,7 @@ class DeadLetters:
                 return first, await self._offsets.search(queue, end)
             return first, await self._offsets.max(queue)
 
-        return Extent(await gather_by_key(queues, span))
+        return Extent(await gather_reachable(queues, span, on_failure))
 
     async def read(
         self,

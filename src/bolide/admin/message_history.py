@@ -4,6 +4,8 @@
 offsets of consumer groups with the position of the message (`MessageTrack` in RocketMQ).
 """
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,7 +13,7 @@ from bolide.admin.clients import Clients
 from bolide.admin.errors import GroupOffline, GroupUnknown, MessageNotFound
 from bolide.admin.messages import DEFAULT_LIMIT, Messages
 from bolide.admin.offsets import Offsets
-from bolide.admin.servers import Servers, address_of
+from bolide.admin.servers import OnFailure, Servers, address_of
 from bolide.admin.topics import Topics
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
@@ -56,7 +58,7 @@ class Traces:
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
 
-    async def of(
+    async def of(  # noqa: PLR0913  all options of the request
         self,
         message_id: str,
         *,
@@ -65,6 +67,8 @@ class Traces:
         end: int | None = None,
         limit: int = DEFAULT_LIMIT,
         cluster: str | None = None,
+        on_cut: Callable[[list[str]], None] = lambda _: None,
+        on_failure: OnFailure | None = None,
     ) -> list[TraceEntry]:
         """The records of one message, sorted by time.
 
@@ -75,14 +79,25 @@ class Traces:
             end: last store time of trace messages, in ms.
             limit: maximum number of trace messages read from each broker.
             cluster: query only the brokers of this cluster.
+            on_cut: called with the names of brokers that may have more than `limit`, if any.
+            on_failure: gets the error of a broker that cannot be reached, when others have traces.
 
         Raises:
             MessageNotFound: no trace record mentions the message.
             Refusal: the trace topic does not exist.
         """
         found = await self._messages.by_key(
-            topic, message_id, limit=limit, begin=begin, end=end, cluster=cluster
+            topic,
+            message_id,
+            limit=limit,
+            begin=begin,
+            end=end,
+            cluster=cluster,
+            on_failure=on_failure,
         )
+        counts = Counter(message.broker_name for message in found)
+        if full := sorted(name for name, count in counts.items() if count >= limit):
+            on_cut(full)
         traced = [
             TraceEntry(record, message.born_host.ip, message.store_timestamp)
             for message in found

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bolide.admin.errors import MessageNotFound
-from bolide.admin.servers import Servers, gather_by_key
+from bolide.admin.servers import OnFailure, Servers, gather_reachable
 from bolide.client.consumer.received import read_stored
 from bolide.model.message import StoredMessage
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -51,7 +51,6 @@ class PulledMessages:
 
 
 OnAnswer = Callable[[], None]
-OnFailure = Callable[[RemotingError], None]
 
 
 def _ignore() -> None: ...
@@ -287,21 +286,17 @@ class Messages:
         on_answer: OnAnswer = _ignore,
         on_failure: OnFailure | None = None,
     ) -> list[StoredMessage]:
-        failures: list[RemotingError] = []
         addresses = await self._servers.addresses_of(header.topic, cluster)
 
         async def query(name: str) -> list[StoredMessage]:
             try:
-                answer = await self._query_at(name, addresses[name], header)
-            except RemotingError as exc:
-                if on_failure is None:
-                    raise
-                failures.append(exc)
-                answer = []
-            on_answer()
-            return answer
+                return await self._query_at(name, addresses[name], header)
+            finally:
+                on_answer()
 
-        found = await gather_by_key(addresses, query)
+        failures: list[RemotingError] = []
+        collect = None if on_failure is None else failures.append
+        found = await gather_reachable(addresses, query, collect)
         if failures and not any(found.values()):
             raise failures[0]  # whether there is such a message is not known
         for failure in failures:

@@ -8,7 +8,7 @@ import msgspec
 from bolide import properties
 from bolide.admin.errors import GroupUnknown, NoOffsets
 from bolide.admin.logical_queues import logical_progress, logical_queues
-from bolide.admin.servers import Servers, gather_by_key
+from bolide.admin.servers import OnFailure, Servers, gather_by_key, gather_reachable
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import (
     ConsumerStatus,
@@ -147,11 +147,21 @@ class Offsets:
         await self._servers.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
 
     async def progress(
-        self, group: str, topic: str | None = None, cluster: str | None = None
+        self,
+        group: str,
+        topic: str | None = None,
+        cluster: str | None = None,
+        *,
+        on_failure: OnFailure | None = None,
     ) -> ConsumeStats:
-        """The offsets of a group in all queues it consumes, or in those of one topic."""
+        """The offsets of a group in all queues it consumes, or in those of one topic.
+
+        Brokers that cannot be reached are left to `on_failure`, if it is given.
+        """
         addresses = (await self._group_addresses(group, topic, cluster)).values()
-        found = await gather_by_key(addresses, lambda at: self.progress_at(at, group, topic))
+        found = await gather_reachable(
+            addresses, lambda at: self.progress_at(at, group, topic), on_failure
+        )
         merged = ConsumeStats()
         for part in found.values():
             merged.offset_table |= part.offset_table

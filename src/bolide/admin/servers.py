@@ -27,6 +27,9 @@ from bolide.remoting.errors import RemotingError
 T = TypeVar("T")
 K = TypeVar("K")
 
+OnFailure = Callable[[RemotingError], None]
+"""Gets the error of a server that cannot be reached, when others can."""
+
 MASTER = 0
 _MAX_CONCURRENT = 16
 
@@ -186,6 +189,34 @@ class Servers:
 def address_of(broker: BrokerRoute) -> str:
     """The address of the master, otherwise of the slave with the smallest id."""
     return broker.broker_addrs[min(broker.broker_addrs)]
+
+
+async def gather_reachable(
+    keys: Iterable[K],
+    request: Callable[[K], Awaitable[T]],
+    on_failure: OnFailure | None,
+) -> dict[K, T]:
+    """As `gather_by_key`, without the keys whose servers cannot be reached.
+
+    These errors go to `on_failure`, unless it is None or no server is reachable: then one is
+    raised.
+    """
+    if on_failure is None:
+        return await gather_by_key(keys, request)
+
+    async def attempt(key: K) -> T | RemotingError:
+        try:
+            return await request(key)
+        except RemotingError as exc:
+            return exc
+
+    found = await gather_by_key(keys, attempt)
+    failures = [each for each in found.values() if isinstance(each, RemotingError)]
+    if failures and len(failures) == len(found):
+        raise failures[0]
+    for failure in failures:
+        on_failure(failure)
+    return {key: each for key, each in found.items() if not isinstance(each, RemotingError)}
 
 
 async def gather_by_key(keys: Iterable[K], request: Callable[[K], Awaitable[T]]) -> dict[K, T]:

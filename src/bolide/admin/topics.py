@@ -6,7 +6,7 @@ import msgspec
 
 from bolide.admin.errors import AttributeUnknown
 from bolide.admin.logical_queues import logical_bounds, logical_queues
-from bolide.admin.servers import Servers, gather_by_key
+from bolide.admin.servers import OnFailure, Servers, gather_by_key, gather_reachable
 from bolide.model.names import READ
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
@@ -174,14 +174,17 @@ class Topics:
         header = TopicHeader(topic)
         await self._servers.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
 
-    async def stats(self, topic: str, cluster: str | None = None) -> TopicStats:
+    async def stats(
+        self, topic: str, cluster: str | None = None, *, on_failure: OnFailure | None = None
+    ) -> TopicStats:
         """The bounds of all queues, from all brokers that serve the topic; rates are summed.
 
-        A static topic has its logical queues too.
+        A static topic has its logical queues too. Brokers that cannot be reached are left to
+        `on_failure`, if it is given.
         """
         addresses = await self._servers.addresses_of(topic, cluster)
-        found = await gather_by_key(
-            addresses.values(), lambda address: self.stats_at(address, topic)
+        found = await gather_reachable(
+            addresses.values(), lambda address: self.stats_at(address, topic), on_failure
         )
         merged = TopicStats()
         for part in found.values():

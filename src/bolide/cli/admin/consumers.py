@@ -19,6 +19,7 @@ from bolide.cli.admin.session import (
     Topic,
     is_true,
     items,
+    pass_over,
     run,
 )
 from bolide.cli.documents import print_document
@@ -61,7 +62,7 @@ def consumer_progress(
     wanted = group
 
     async def act(admin: AdminClient) -> tuple[ConsumeStats, dict[MessageQueue, str] | None]:
-        stats = await admin.offsets.progress(wanted, topic, cluster)
+        stats = await admin.offsets.progress(wanted, topic, cluster, on_failure=pass_over)
         if not stats.offset_table:
             await admin.clients.consumers(wanted)  # raises GroupOffline without consumers
         return stats, await _owners(admin, wanted) if is_true(show_clients) else None
@@ -85,7 +86,10 @@ def consumer_connection(
 
     Their subscriptions are listed below.
     """
-    found = run(name_server, lambda admin: admin.clients.consumers(group, broker))
+    found = run(
+        name_server,
+        lambda admin: admin.clients.consumers(group, broker, on_failure=pass_over),
+    )
     if as_document:
         print_document(found)
     else:
@@ -102,7 +106,10 @@ def producer_connection(
 
     Queries the brokers of the topic.
     """
-    found = run(name_server, lambda admin: admin.clients.producers(group, topic))
+    found = run(
+        name_server,
+        lambda admin: admin.clients.producers(group, topic, on_failure=pass_over),
+    )
     if as_document:
         print_document(found)
         return

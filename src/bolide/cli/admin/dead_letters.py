@@ -78,7 +78,7 @@ def list_dead_letters(
     selection = _selection(group, (topic, key, message_id), (begin, end))
 
     async def act(admin: AdminClient) -> None:
-        extent = await admin.dead_letters.extent(selection)
+        extent = await admin.dead_letters.extent(selection, on_failure=pass_over)
         found: list[DeadLetter] = []
         cut = None
         with progress_bar("dead letters", extent.messages) as advance:

@@ -229,7 +229,7 @@ def topic_status(
 
     The last column is the time of the last write.
     """
-    stats = run(name_server, lambda admin: admin.topics.stats(topic, cluster))
+    stats = run(name_server, lambda admin: admin.topics.stats(topic, cluster, on_failure=pass_over))
     if as_document:
         print_document({"queues": by_queue(stats.offset_table), "topicPutTps": stats.topic_put_tps})
         return

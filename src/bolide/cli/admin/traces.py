@@ -10,7 +10,8 @@ from bolide.admin import AdminClient
 from bolide.admin.message_history import TraceEntry
 from bolide.admin.messages import DEFAULT_LIMIT
 from bolide.cli.admin.output import java_text, time_text
-from bolide.cli.admin.session import AsDocument, NameServer, run
+from bolide.cli.admin.progress import print_cut
+from bolide.cli.admin.session import AsDocument, NameServer, pass_over, run
 from bolide.cli.admin.times import TIME_FORMATS, parse_time
 from bolide.cli.documents import print_document
 from bolide.logs import one_line
@@ -51,14 +52,26 @@ def query_msg_trace_by_id(
     """
     first, last = parse_time(begin), None if end is None else parse_time(end)
 
+    cut: list[str] = []
+
     async def act(admin: AdminClient) -> None:
         traced = await admin.traces.of(
-            message_id, topic=topic, begin=first, end=last, limit=limit, cluster=cluster
+            message_id,
+            topic=topic,
+            begin=first,
+            end=last,
+            limit=limit,
+            cluster=cluster,
+            on_cut=cut.extend,
+            on_failure=pass_over,
         )
         if as_document:
             print_document([_document(each) for each in traced])
         else:
             _print_tables(traced)
+        if cut:
+            of = f"trace messages from {', '.join(cut)}, which may have more"
+            print_cut(limit, of, f"-c {limit * 2} shows more, -b and -e another time")
 
     run(name_server, act)
 
