@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import socket
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,9 @@ def test_it_says_where_it_listens_and_what_an_answer_means_and_stops_when_told(
     assert name == "broker-x"
     for each in (int(port), int(port) - 2):
         socket.create_connection(("127.0.0.1", each)).close()
+    metrics = broker.wait_for(r"Metrics at (http://\S+), readable from this machine only\.")[1]
+    with urllib.request.urlopen(metrics, timeout=10) as reply:
+        assert b'node_id="broker-x"' in reply.read()
     assert "in this machine's memory" in broker.output
     assert "flushDiskType=SYNC_FLUSH" in broker.output
     assert broker.stop() == 0

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def truth(
     queue_id: int,
     begin: int,
     *,
-    tags: Collection[str] = (),
+    wanted: Callable[[dict[str, str]], bool] = lambda _: True,
     acknowledged: Collection[int] = (),
 ) -> tuple[int, float | None]:
     """What a group has not consumed, by reading every message: how many, and since when."""
@@ -52,14 +52,19 @@ def truth(
     for offset in range(begin, store.max_offset(topic, queue_id)):
         record = read_record(bytes(store.read(topic, queue_id, offset).records[0]))
         assert isinstance(record, Record)
-        tag = record.decode_properties().get("TAGS")
-        if offset not in acknowledged and (not tags or tag in tags):
+        if offset not in acknowledged and wanted(record.decode_properties()):
             found.append(record.store_timestamp / 1000)
     return len(found), min(found, default=None)
 
 
-async def join(client: BrokerClient, group: str, expression: str, **given: object) -> None:
-    wanted = Subscription(topic="T", sub_string=expression, sub_version=1)
+def of_tags(properties: dict[str, str]) -> bool:
+    return properties["TAGS"] in "AC"
+
+
+async def join(
+    client: BrokerClient, group: str, expression: str, kind: str = "TAG", **given: object
+) -> None:
+    wanted = Subscription(topic="T", sub_string=expression, expression_type=kind, sub_version=1)
     beat = Heartbeat(
         client_id=f"client of {group}",
         producer_data_set=[ProducerGroup("producers")],
@@ -76,14 +81,10 @@ async def join(client: BrokerClient, group: str, expression: str, **given: objec
 
 async def fill(client: BrokerClient) -> None:
     for number in range(60):
-        await client.send(
-            "T",
-            b"%d" % number,
-            queue_id=number % QUEUES,
-            properties={"TAGS": "ABC"[number % 3], "__SHARDINGKEY": "k"}
-            if number % 5 == 0
-            else {"TAGS": "ABC"[number % 3]},
-        )
+        properties = {"TAGS": "ABC"[number % 3], "number": str(number)}
+        if number % 5 == 0:
+            properties["__SHARDINGKEY"] = "k"
+        await client.send("T", b"%d" % number, queue_id=number % QUEUES, properties=properties)
 
 
 def check_lag(
@@ -114,6 +115,10 @@ async def test_lag_is_what_reading_every_message_says(tmp_path: Path) -> None:
         await filtering.pull(
             "T", consumer_group="some", sys_flag=COMMIT | 4, commit_offset=5, subscription="A || C"
         )
+        await join(client, "by_sql", "number BETWEEN 20 AND 40", "SQL92")
+        await client.pull("T", queue_id=2, consumer_group="by_sql", sys_flag=COMMIT | 4,
+                          commit_offset=6, expression_type="SQL92",
+                          subscription="number BETWEEN 20 AND 40")  # fmt: skip
         await client.pull("T", consumer_group="all", commit_offset=15, sys_flag=COMMIT | 4)
         await join(popping, "poppers", "*", consume_type=ConsumeType.CONSUME_POP)
         popped = await popping.pop("T", queue_id=1, max_msg_nums=6)
@@ -126,7 +131,12 @@ async def test_lag_is_what_reading_every_message_says(tmp_path: Path) -> None:
         for queue_id in range(QUEUES):
             check_lag(found, "absent", queue_id, truth(broker, "T", queue_id, 3 * queue_id))
         check_lag(found, "all", 0, (0, None))
-        check_lag(found, "some", 0, truth(broker, "T", 0, 5, tags="AC"), topic="T")
+        check_lag(found, "some", 0, truth(broker, "T", 0, 5, wanted=of_tags), topic="T")
+        right = truth(
+            broker, "T", 2, 6, wanted=lambda properties: 20 <= int(properties["number"]) <= 40
+        )
+        assert right[0] == 4
+        check_lag(found, "by_sql", 2, right, topic="T")
         right = truth(broker, "T", 1, 0, acknowledged=acknowledged)
         check_lag(found, "poppers", 1, right, is_retry="false")
         assert found.one("rocketmq_consumer_inflight_messages", consumer_group="poppers",
@@ -146,7 +156,7 @@ async def test_lag_is_what_reading_every_message_says(tmp_path: Path) -> None:
         await filtering.remoting.__aexit__(None, None, None)
         await until(lambda: broker.parts.clients.consumer_group("some") is None)
         left = await scrape(broker.metrics)
-        check_lag(left, "some", 0, truth(broker, "T", 0, 5, tags="AC"), topic="T")
+        check_lag(left, "some", 0, truth(broker, "T", 0, 5, wanted=of_tags), topic="T")
 
         counts(found, broker.store.read("SCHEDULE_TOPIC_XXXX", 2, 0).size)
 
@@ -166,7 +176,7 @@ def counts(found: Scraped, sent_back: int) -> None:
     assert found.one(out, consumer_group="poppers", is_retry="false") == 6
     requests = "rocketmq_rpc_latency_milliseconds_count"
     assert found.one(requests, request_code="send_message_v2", response_code="success") == 60
-    assert found.one(requests, request_code="heart_beat") == 2
+    assert found.one(requests, request_code="heart_beat") == 3
     assert found.one("rocketmq_consumer_connections", consumer_group="some") == 1
 
 

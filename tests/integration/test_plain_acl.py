@@ -357,7 +357,7 @@ def test_the_commands_need_credentials_of_an_admin(cluster: Cluster) -> None:
     words = ("getAclConfig", "-b", cluster.broker)
     nobody = {"BOLIDE_ACCESS_KEY": "", "BOLIDE_SECRET_KEY": ""}
     assert "No accessKey is configured" in cluster.run(*words, code=1, environment=nobody)
-    half = cluster.run(*words, code=1, environment={"BOLIDE_SECRET_KEY": ""})
+    half = cluster.run(*words, code=2, environment={"BOLIDE_SECRET_KEY": ""})
     assert "BOLIDE_ACCESS_KEY and BOLIDE_SECRET_KEY must be set together" in half
     tools = cluster.file.with_name("tools.yml")
     tools.write_text("accessKey: orders-app\nsecretKey: secret-of-orders\n")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
@@ -18,14 +19,17 @@ from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
 from tests.interop.bench import BROKER_DEFAULTS, Bench
 from tests.interop.mqadmin import run_commands, tools_home
-from tests.interop.mqadmin_cases import NEW, OLD, Case, Place, cases
+from tests.interop.mqadmin_cases import NEW, OLD, OURS, OWN, Case, Place, cases
+from tests.interop.mqadmin_comparison import mask
+from tests.interop.mqadmin_of_ours import Line, run_ours
 from tests.interop.ours import bolide_broker, bolide_namesrv
 from tests.support.aio import PATIENCE
 from tests.support.controllers import free_peers
 
-OURS, APACHE = "bolide", "apache"
 BROKER = "broker-a"
 MESSAGES = 10
+ELECTION = 60.0
+"""Seconds that a busy machine may take for one, and for the members to be in sync again."""
 
 ROOT, PASSWORD = "administrator", "12345678"
 _AUTH = "org.apache.rocketmq.auth"
@@ -52,6 +56,11 @@ SETTINGS: Mapping[str, Any] = {
 _GUARD = {
     key: value for key, value in SETTINGS.items() if key.startswith(("auth", "initAuth", "inner"))
 }
+
+
+def _name(who: str) -> str:
+    """Who runs a case, in names of what it makes."""
+    return who.replace(".", "-")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,12 +152,18 @@ def _group(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
             else:
                 broker = bench.broker(NEW, namesrv.address, haListenPort=0, **settings)
             members.append(broker)
-            asyncio.run(_until(partial(_in_sync, namesrv.address, controller, number)))
+            asyncio.run(_until(partial(_in_sync, namesrv.address, controller, number), ELECTION))
         master, slave = (member.address for member in members)
         yield namesrv.address, master, {"controller": controller, "slave": slave}
         if kind != OURS:
             for server in (*members, namesrv):
                 server.kill()
+
+
+async def settle(of: Cluster) -> None:
+    """Wait until both members of a group are in sync, after an election for example."""
+    if of.place is Place.GROUP:
+        await _until(partial(_in_sync, of.name_server, of.others["controller"], 2), ELECTION)
 
 
 async def _in_sync(name_server: str, controller: str, count: int) -> None:
@@ -158,18 +173,18 @@ async def _in_sync(name_server: str, controller: str, count: int) -> None:
         Producer("writers", name_server=name_server) as producer,
     ):
         table = await admin.controllers.sync_state_sets(controller, [BROKER])
+        assert len(table.replicas_info_table[BROKER].in_sync_replicas) == count
         if count == 1:
             await producer.send(Message("Facts", b"fact"))
-        assert len(table.replicas_info_table[BROKER].in_sync_replicas) == count
 
 
 ACCOUNTS = f"""accounts:
 - accessKey: {ROOT}
   secretKey: {PASSWORD}
   admin: true
-- accessKey: orders-app
-  secretKey: secret-of-orders
-"""
+""" + "".join(
+    f"- accessKey: orders-{_name(who)}\n  secretKey: secret-of-orders\n" for who in (OLD, OWN)
+)
 
 
 @contextmanager
@@ -238,6 +253,9 @@ async def _connected(of: Cluster) -> AsyncIterator[dict[str, str]]:
             attributes={"+cleanup.policy": "COMPACTION"},
         )  # fmt: skip
         await admin.topics.update(of.broker, latest)
+        for group in ("sleepers", "clone"):
+            retry = TopicConfig(topic_name=f"%RETRY%{group}", read_queue_nums=1, write_queue_nums=1)
+            await admin.topics.update(of.broker, retry)
         for group in ("readers", "sleepers", "failing"):
             await admin.groups.update(of.broker, GroupConfig(group_name=group))
         sent = []
@@ -290,8 +308,8 @@ def _fail(message: StoredMessage) -> None:
     raise RuntimeError("as it must")
 
 
-async def _until(look: Callable[[], Any]) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def _until(look: Callable[[], Any], patience: float = PATIENCE) -> None:
+    async with asyncio.timeout(patience):
         while True:
             with contextlib.suppress(Exception):
                 await look()
@@ -322,21 +340,50 @@ def write_files(files: Path) -> None:
     (files / "broker.conf").write_text("brokerName=broker-b\n")
 
 
-def run(of: Cluster, version: str, facts: Mapping[str, str]) -> dict[Case, str]:
-    """What each case's command printed, and wrote into files."""
-    chosen = list(cases(of.place, version))
+@dataclass(frozen=True)
+class Outcome:
+    """What a command printed, and wrote into files; errors included."""
+
+    text: str
+    is_done: bool
+    """Whether it did what it was asked for, by exit code or because it printed no exception."""
+    trouble: str = ""
+    """An exception of ours that nobody caught."""
+
+
+def run(of: Cluster, who: str, facts: Mapping[str, str]) -> dict[Case, Outcome]:
+    """Run the cases by a release's mqadmin, or by ours."""
+    chosen = list(cases(of.place, who))
     write_files(of.files)
-    lines = []
-    for case in chosen:
-        words = (case.words_for(version) or "").format(**facts).split(" ")
-        lines.append([*([f"--for={case.seconds}"] if case.seconds else []), *words])
-    for word in {Path(words[words.index("-f") + 1]) for words in lines if _exports(words)}:
-        shutil.rmtree(word, ignore_errors=True)
-    home = tools_home(of.files / "tools", ROOT, PASSWORD)
-    texts = run_commands(of.bench, version, of.name_server, lines, timeout=300, jvm=[home])
+    known = {**facts, "me": _name(who), "elected": "1" if who == OWN else "2"}
+    lines = [
+        Line((case.words_for(who) or "").format(**known).split(" "), case.seconds)
+        for case in chosen
+    ]
+    for place in {Path(words[words.index("-f") + 1]) for words, _ in lines if _exports(words)}:
+        shutil.rmtree(place, ignore_errors=True)
+    done = _ours(of, lines) if who == OWN else _java(of, who, lines)
     return {
-        case: text + written(words) for case, text, words in zip(chosen, texts, lines, strict=True)
+        case: Outcome(mask(each.text + written(line.words), known), each.is_done, each.trouble)
+        for case, each, line in zip(chosen, done, lines, strict=True)
     }
+
+
+def _java(of: Cluster, version: str, lines: Sequence[Line]) -> list[Outcome]:
+    commands = [
+        [*([f"--for={line.seconds}"] if line.seconds else []), *line.words] for line in lines
+    ]
+    home = tools_home(of.files / "tools", ROOT, PASSWORD)
+    texts = run_commands(of.bench, version, of.name_server, commands, timeout=300, jvm=[home])
+    return [Outcome(text, is_done=not FAILURE.search(text)) for text in texts]
+
+
+FAILURE = re.compile(r"^(Caused by|[\w.]+Exception\b)", re.MULTILINE)
+
+
+def _ours(of: Cluster, lines: Sequence[Line]) -> list[Outcome]:
+    done = run_ours(lines, of.name_server, of.directory / "ours", ROOT, PASSWORD)
+    return [Outcome(each.output, each.exit_code == 0, each.trouble) for each in done]
 
 
 def written(words: Sequence[str]) -> str:

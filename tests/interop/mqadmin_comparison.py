@@ -4,8 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 
-from tests.interop.mqadmin_cases import Case, Compare
-from tests.interop.mqadmin_clusters import APACHE, OURS
+from tests.interop.mqadmin_cases import APACHE, OURS, Case, Compare
 
 MASKS = [
     (r"^\tat .*|^\t\.\.\. .*|^For more information.*|^See http.*", ""),
@@ -18,7 +17,7 @@ MASKS = [
     (r"\b1\d{12}\b", "<ms>"),
     (r"^(thread|task) .*|^ *File \".*", ""),  # what our client does at the moment
     (r"\bV\d_\d_\d\w*|version=\d+", "<version>"),
-    (r"\S+/(\w+-<ms>\.(after|before))", r"<file> \1"),
+    (r"\S+/([\w-]+-<ms>\.(after|before))", r"<file> \1"),
     (r"(PRODUCE-|Task-|Thread-)\d+", r"\1<number>"),
     (r"\b(rt=)?\d+ms\b", "<period>"),
     (r".*(rmq_sys_bolide_|RMQ_SYS_ROCKSDB_|rmq_sys_SYNC_BROKER_MEMBER_).*", ""),

@@ -17,13 +17,27 @@ import pytest
 from tests.interop.bench import Bench
 from tests.interop.conftest import obtain_or_skip
 from tests.interop.mqadmin import run_commands
-from tests.interop.mqadmin_cases import CASES, NEW, OLD, Case, Place, cases
-from tests.interop.mqadmin_clusters import APACHE, OURS, Cluster, cluster, content, run
-from tests.interop.mqadmin_comparison import difference, mask
+from tests.interop.mqadmin_cases import (
+    APACHE,
+    CASES,
+    NEW,
+    OLD,
+    OURS,
+    OWN,
+    Case,
+    Place,
+    cases,
+)
+from tests.interop.mqadmin_clusters import Cluster, Outcome, cluster, content, run, settle
+from tests.interop.mqadmin_comparison import difference
 
 VERSIONS = (NEW, OLD)
-Printed = Mapping[str, Mapping[Case, str]]
-"""What each release's mqadmin printed for each case."""
+TURNS = dict.fromkeys(Place, (*VERSIONS, OWN)) | {
+    # Java's clients stay on Apache's broker for a while: who is connected must be the same.
+    Place.PLAIN: (OWN, *VERSIONS)
+}
+Printed = Mapping[str, Mapping[Case, Outcome]]
+"""The outcome of each case by who ran it."""
 
 
 @dataclass(frozen=True)
@@ -68,35 +82,40 @@ def run_all(place: Place, bench: Bench, directory: Path) -> Twins:
 
 async def printed(of: Cluster) -> Printed:
     """Run the cases while clients of ours are connected."""
-    outputs: dict[str, dict[Case, str]] = {}
+    outcomes: dict[str, dict[Case, Outcome]] = {}
     async with content(of) as facts:
-        for version in VERSIONS:
-            texts = await asyncio.to_thread(run, of, version, facts)
-            outputs[version] = {case: mask(text, facts) for case, text in texts.items()}
-    return outputs
+        for who in TURNS[of.place]:
+            await settle(of)
+            outcomes[who] = await asyncio.to_thread(run, of, who, facts)
+    return outcomes
 
 
-@pytest.mark.parametrize(
-    ("version", "case"),
-    [
-        pytest.param(
-            version, case, id=f"{version}-{case.words}",
-            marks=() if place is Place.PLAIN else pytest.mark.long,
-        )
-        for place in Place
-        for version in VERSIONS
-        for case in cases(place, version)
-    ],
-)  # fmt: skip
+def each_case(*who: str) -> pytest.MarkDecorator:
+    """One test for each case and who runs it."""
+    return pytest.mark.parametrize(
+        ("who", "case"),
+        [
+            pytest.param(
+                name, case, id=f"{name}-{case.words}",
+                marks=() if place is Place.PLAIN else pytest.mark.long,
+            )
+            for place in Place
+            for name in who
+            for case in cases(place, name)
+        ],
+    )  # fmt: skip
+
+
+@each_case(*VERSIONS)
 def test_it_shows_of_ours_what_it_shows_of_apache(
-    twins_at: Callable[[Place], Twins], version: str, case: Case
+    twins_at: Callable[[Place], Twins], who: str, case: Case
 ) -> None:
     twins = twins_at(case.place)
-    ours, apache = twins.ours[version][case], twins.apache[version][case]
+    ours, apache = twins.ours[who][case].text, twins.apache[who][case].text
     differing = difference(case, ours, apache)
 
     assert re.search(case.shows, ours, re.MULTILINE), ours
-    if version == OLD and case.old_fails:
+    if who == OLD and case.old_fails:
         assert "Exception" in apache
         assert "Exception" not in ours
     elif case.differs:
@@ -104,6 +123,26 @@ def test_it_shows_of_ours_what_it_shows_of_apache(
     else:
         assert not differing, differing
         assert bool(apache) != case.silent
+
+
+@each_case(OWN)
+def test_ours_shows_of_both_clusters_the_same_and_ends_as_javas(
+    twins_at: Callable[[Place], Twins], who: str, case: Case
+) -> None:
+    twins = twins_at(case.place)
+    java = NEW if case.words_for(NEW) else OLD
+    for printed in (twins.ours, twins.apache):
+        own, theirs = printed[who][case], printed[java][case]
+        assert not own.trouble
+        assert "Traceback" not in own.text
+        assert own.text
+        if not case.ours:
+            assert own.is_done == theirs.is_done, (own.text, theirs.text)
+    ours, apache = twins.ours[who][case], twins.apache[who][case]
+    if not case.differs:
+        assert ours.is_done == apache.is_done, (ours.text, apache.text)
+        if ours.is_done:
+            assert not difference(case, ours.text, apache.text)
 
 
 def test_every_command_has_a_case(java_module_bench: Bench) -> None:

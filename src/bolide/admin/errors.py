@@ -35,10 +35,20 @@ class ClusterNotFound(AdminError):
 class BrokerUnknown(AdminError):
     """No broker of that name or address is registered, or it has no master."""
 
-    def __init__(self, broker: str, known: Iterable[str], *, by: str = "the name server") -> None:
+    def __init__(self, broker: str, known: Iterable[str]) -> None:
         names = ", ".join(sorted(known)) or "none"
-        super().__init__(f"{by} knows no broker {broker!r}; it knows {names}")
+        super().__init__(f"the name server knows no broker {broker!r}; it knows {names}")
         self.broker = broker
+
+
+class NotControlled(AdminError):
+    """The controllers know no broker group of that name."""
+
+    def __init__(self, names: Iterable[str], controller: str) -> None:
+        super().__init__(
+            f"the controller {controller} knows no broker group {', '.join(names)}: its brokers"
+            " have no controllers, or others"
+        )
 
 
 class AttributeUnknown(AdminError):

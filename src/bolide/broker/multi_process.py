@@ -137,8 +137,15 @@ def _worker(number: int, broker: BrokerConfig, root: Path) -> Worker:
         broker.listen_port + step,
         broker.ha_listen_port + step,
         root / f"worker-{number}",
-        broker.metrics_prom_exporter_port + number if broker.metrics_port_given else None,
+        _metrics_port(number, broker),
     )
+
+
+def _metrics_port(number: int, broker: BrokerConfig) -> int | None:
+    if not broker.metrics_port_given:
+        return None
+    port = broker.metrics_prom_exporter_port
+    return port and port + number
 
 
 def _check_ports(workers: list[Worker]) -> None:

@@ -227,6 +227,7 @@ class Statistics:
 
     def delivered_delayed(self, queue_id: int, topic: str, to_queue: int, size: int) -> None:
         """Count a message with a delay level that was moved to its topic."""
+        self.traffic.delayed_delivered(topic, size)
         sums, _ = self._get_queues.get(
             (SCHEDULE_GROUP, SCHEDULE_TOPIC, queue_id)
         ) or self._new_get_queue(SCHEDULE_GROUP, SCHEDULE_TOPIC, queue_id)

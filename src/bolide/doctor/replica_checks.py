@@ -51,7 +51,7 @@ def _master(name: str, members: list[BrokerFacts], facts: ClusterFacts) -> Itera
         why="A slave acts for it: what is stored is delivered, and nothing new is taken."
         if is_acting
         else "Producers cannot send to this group, and delayed messages and retries wait.",
-        command=f"mqadmin electMaster -a {quote(facts.controllers[0])} -n {quote(name)}"
+        command=f"mqadmin electMaster -a {quote(facts.controllers[0])} -bn {quote(name)}"
         f" -c {quote(members[0].cluster)} -b {members[0].broker_id}"
         if facts.controllers
         else f"bolide broker -c broker.conf brokerName={quote(name)} {facts.option}",

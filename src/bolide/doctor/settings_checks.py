@@ -9,6 +9,7 @@ from bolide.doctor.findings import Finding, Severity
 from bolide.remoting.address import is_loopback_host, split_address
 
 _CONTROL = "authenticationEnabled=true authorizationEnabled=true"
+_FIRST_USER = """INIT_AUTHENTICATION_USER='{"username":"NAME","password":"PASSWORD"}'"""
 
 
 def check(facts: ClusterFacts) -> Iterator[Finding]:
@@ -49,7 +50,7 @@ def _name_server_access(server: NameServerFacts) -> Iterator[Finding]:
         subject=subject,
         measured="It is reached over the network, and access control is off.",
         why="Whoever reaches it can register a broker and get the messages of others.",
-        command=f"bolide namesrv -c namesrv.conf {_CONTROL}",
+        command=f"BOLIDE_NAMESRV_{_FIRST_USER} bolide namesrv -c namesrv.conf {_CONTROL}",
     )
 
 
@@ -83,7 +84,7 @@ def _access(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]
             measured="It is reached over the network, and access control is off.",
             why="Whoever reaches it can read and send all messages"
             + (", and change and delete everything." if everything else "."),
-            command=f"bolide broker -c broker.conf {_CONTROL}",
+            command=f"BOLIDE_BROKER_{_FIRST_USER} bolide broker -c broker.conf {_CONTROL}",
         )
 
 

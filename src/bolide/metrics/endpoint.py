@@ -155,7 +155,11 @@ class Endpoint:
         if route is None:
             known = ", ".join(self._routes)
             return text_response(HTTPStatus.NOT_FOUND, f"there is {known}")
-        return await route(Asked(_accepts_gzip(request), query))
+        try:
+            return await route(Asked(_accepts_gzip(request), query))
+        except Exception:
+            log.exception("%s cannot be served", path)
+            return text_response(HTTPStatus.INTERNAL_SERVER_ERROR, "see the log of the server")
 
 
 async def _next_request(

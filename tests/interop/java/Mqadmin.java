@@ -1,3 +1,4 @@
+import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -29,6 +30,7 @@ public class Mqadmin {
         List<String> command = new ArrayList<>();
         for (String argument : args) {
             if (argument.equals(word)) {
+                forgetCommands();
                 run(command);
                 System.out.println("\n" + word);
                 command.clear();
@@ -52,6 +54,20 @@ public class Mqadmin {
             running.join(10_000);
         } catch (InterruptedException ended) {
             Thread.currentThread().interrupt();
+        }
+    }
+
+    /** Some commands keep a client that cannot start again: have the next use find new ones. */
+    private static void forgetCommands() {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (List.class.isAssignableFrom(field.getType())) {
+                try {
+                    field.setAccessible(true);
+                    ((List<?>) field.get(null)).clear();
+                } catch (IllegalAccessException impossible) {
+                    throw new IllegalStateException(impossible);
+                }
+            }
         }
     }
 

@@ -47,6 +47,22 @@ def test_a_port_for_replicas_that_is_chosen_moves_along() -> None:
     assert [each.ha_listen_port for each in found] == [20000, 20010, 20020]
 
 
+@pytest.mark.parametrize(
+    ("settings", "ports"),
+    [
+        ({}, [None] * 3),
+        (
+            {"metrics_prom_exporter_port": 6000, "metrics_port_given": True},
+            ["6000", "6001", "6002"],
+        ),
+        ({"metrics_prom_exporter_port": 0, "metrics_port_given": True}, ["0"] * 3),
+    ],
+)
+def test_each_worker_has_a_port_for_metrics(settings: Any, ports: list[str | None]) -> None:
+    found = workers_of(config(**settings), StoreConfig(root=ROOT))
+    assert [each.texts().get("metricsPromExporterPort") for each in found] == ports
+
+
 def test_ports_that_the_system_chooses_are_left_to_it() -> None:
     found = workers_of(config(listen_port=0), StoreConfig(root=ROOT))
     assert {each.listen_port for each in found} == {0}

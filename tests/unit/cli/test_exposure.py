@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bolide.broker.settings.config import BrokerConfig
-from bolide.cli.exposure import describe_encryption, describe_exposure
+from bolide.cli.exposure import describe_encryption, describe_exposure, describe_metrics
 from bolide.namesrv.config import NameServerConfig
 from bolide.remoting.tls import UNCERTIFIED_CLIENTS, ClientAuth, TlsMode
 
@@ -84,3 +84,10 @@ def test_required_client_certificates_are_named() -> None:
 )
 def test_encryption_is_described(settings: dict[str, Any], text: str) -> None:
     assert describe_encryption(NameServerConfig(**settings)) == text
+
+
+def test_who_can_read_metrics() -> None:
+    own = describe_metrics("127.0.0.1:5557")
+    assert own == "Metrics at http://127.0.0.1:5557/metrics, readable from this machine only."
+    assert "by anybody who reaches it" in describe_metrics("0.0.0.0:5557")
+    assert "by anybody who reaches it" in describe_metrics("[2001:db8::1]:5557")

@@ -31,6 +31,8 @@ class Server:
 
         def families(rest: Callable[[], None]) -> Iterator[Family]:
             rest()
+            if self.series < 0:
+                raise ValueError("must not be negative")
             series = [((f"{n:0{self.width}}",), n) for n in range(self.series)]
             yield Family("some", Kind.GAUGE, "x", series, labels=("n",))
 
@@ -140,6 +142,19 @@ async def test_a_connection_serves_one_request_after_another() -> None:
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await read_reply(reader)).status == 200
         writer.close()
+
+
+@on_loop
+async def test_a_collection_that_fails_is_an_error_of_one_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server()
+    async with serving(server) as exporter:
+        server.series = -1
+        assert (await get(exporter, "/metrics")).status == 500
+        assert "must not be negative" in caplog.text
+        server.series = 1
+        assert (await get(exporter, "/metrics")).status == 200
 
 
 @on_loop

@@ -16,6 +16,7 @@ from bolide.metrics.exporter import Collection, Readiness
 from bolide.metrics.families import Family, Scope
 from bolide.metrics.settings import pairs_of
 from bolide.model.names import WRITE
+from bolide.protocol.bodies.heartbeat import MessageModel
 from bolide.store.errors import StoreClosed
 
 
@@ -57,7 +58,7 @@ class BrokerMetrics:
         if parts is None:
             return lambda _: iter(())
         parts.statistics.before_read()  # the fast path adds what it has counted
-        sampled = own.Sampled.of(parts)
+        sampled = own.Sampled.of(parts, self._boot_time, self._now())
         if parts.cell.value.enable_client_metrics:
             self._client_figures.ask_soon(parts)
         state = State.of(parts, self.readiness().missing)
@@ -101,20 +102,22 @@ class BrokerMetrics:
         for is_enabled, families in rooms:
             if is_enabled:
                 yield from families()
-        yield from self._lag_families(parts, names, now, rest)
+        yield from self._lag_families(parts, names, sampled, rest)
 
     def _lag_families(
-        self, parts: Parts, names: own.Names, now: float, rest: Callable[[], None]
+        self, parts: Parts, names: own.Names, sampled: own.Sampled, rest: Callable[[], None]
     ) -> Iterator[Family]:
-        config, lags = parts.cell.value, []
+        config, now, lags = parts.cell.value, self._now(), []
         if config.enable_lag_and_dlq_metrics or config.enable_exporter_metrics:
             lags = list(self._lags.lags(parts, rest))
         if config.enable_lag_and_dlq_metrics:
-            yield from own.lag_families(parts, self._scope, names, lags, now)
+            # Consumers that broadcast keep their offsets to themselves.
+            known = [each for each in lags if each.model is not MessageModel.BROADCASTING]
+            yield from own.lag_families(parts, self._scope, names, known, now)
             if config.enable_queue_lag_metrics:
-                yield from own.queue_families(lags, self._scope, now)
+                yield from own.queue_families(known, self._scope, now)
         if config.enable_exporter_metrics:
-            yield from exporter_families(parts, lags, now, self._boot_time, rest)
+            yield from exporter_families(parts, lags, now, sampled.figures, rest)
         if config.enable_client_metrics:
             yield from self._client_figures.families()
 

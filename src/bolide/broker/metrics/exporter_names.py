@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from bolide.broker.admin.runtime import broker_figures, statistics_figures, store_figures
+from bolide.broker.admin.runtime import store_figures
 from bolide.broker.components import Parts
 from bolide.broker.metadata.clients import Member
 from bolide.broker.metrics.lag import GroupLag, QueueLag
@@ -96,15 +96,24 @@ class Place(NamedTuple):
 
 
 def exporter_families(
-    parts: Parts, lags: list[GroupLag], now: float, boot_time: float, rest: Callable[[], None]
+    parts: Parts,
+    lags: list[GroupLag],
+    now: float,
+    figures: Mapping[str, str],
+    rest: Callable[[], None],
 ) -> Iterator[Family]:
+    """All of them.
+
+    Args:
+        figures: the runtime information, except that of the store.
+    """
     place = Place.of(parts.cell.value)
     yield from _topic_families(parts, place, rest)
     yield from _group_families(lags, now, place)
     yield from _consumption_families(parts, lags, place)
     yield from _client_families(parts, place)
     yield from _broker_families(parts, place)
-    yield from _runtime_families(parts, place, now, boot_time)
+    yield from _runtime_families(parts, place, figures)
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...], series: list[Series]) -> Family:
@@ -268,13 +277,8 @@ def _broker_families(parts: Parts, place: Place) -> Iterator[Family]:
     yield _gauge("rocketmq_broker_commitlog_diff", "Bytes that a slave is behind.", _BROKER, behind)
 
 
-def _runtime_families(parts: Parts, place: Place, now: float, boot_time: float) -> Iterator[Family]:
-    accepts_from = parts.cell.value.start_accept_send_request_time_stamp
-    table = (
-        statistics_figures(parts.statistics, boot_time, now)
-        | broker_figures({}, accepts_from, active=True)
-        | store_figures(parts.store)
-    )
+def _runtime_families(parts: Parts, place: Place, figures: Mapping[str, str]) -> Iterator[Family]:
+    table = dict(figures) | store_figures(parts.store)
     labels = (
         place.cluster,
         place.address,

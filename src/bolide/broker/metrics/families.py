@@ -2,12 +2,13 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from bolide.broker.admin.runtime import broker_figures, statistics_figures
 from bolide.broker.components import Parts
 from bolide.broker.metadata.topics import system_topic_names
 from bolide.broker.metrics.lag import GroupLag, QueueLag
@@ -96,9 +97,12 @@ class Sampled:
     """Milliseconds since the first lease of a pop expired."""
     timers: TimerLag
     halves: OpenHalves | None
+    figures: Mapping[str, str]
+    """Of the runtime information what is counted in memory."""
 
     @classmethod
-    def of(cls, parts: Parts) -> "Sampled":
+    def of(cls, parts: Parts, boot_time: float, now: float) -> "Sampled":
+        accepts_from = parts.cell.value.start_accept_send_request_time_stamp
         due, queue = parts.pop.state.next_due, parts.transactions.queue
         now_ms = parts.pop.state.now
         return cls(
@@ -107,6 +111,8 @@ class Sampled:
             pop_late=0 if due is None else max(now_ms - due, 0),
             timers=parts.timers.lag(),
             halves=queue.open.copy() if queue.is_loaded else None,
+            figures=statistics_figures(parts.statistics, boot_time, now)
+            | broker_figures({}, accepts_from, active=True),
         )
 
 

@@ -17,7 +17,7 @@ from bolide.broker.pop.pop_queue import PopQueue
 from bolide.broker.settings.config import BrokerConfig
 from bolide.kernel.units import BLANK_SIZE, UNIT
 from bolide.model.names import SYSTEM_GROUP_PREFIX, is_retry_topic, pop_retry_topics
-from bolide.protocol.bodies.heartbeat import ConsumeType, MessageModel, Subscription
+from bolide.protocol.bodies.heartbeat import MessageModel, Subscription
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.pop_info import normal_topic
 from bolide.protocol.refusals import Refusal
@@ -66,7 +66,6 @@ class GroupLag:
     """As the group knows it, also of the retries of its pops."""
     stored_topic: str
     is_retry: bool
-    is_pop: bool
     members: int
     model: MessageModel
     queues: list[QueueLag]
@@ -108,7 +107,6 @@ class LagReader:
         reader = _Reader(parts, config, group, name, self._filter(parts, config, group, name), rest)
         found = [reader.queue_lag(each) for each in range(_queue_count(topic))]
         queues = [each for each in found if each is not None]
-        is_pop = any((name, group, each.queue_id) in parts.pop.state.queues for each in queues)
         if not queues:
             return None
         return GroupLag(
@@ -116,8 +114,6 @@ class LagReader:
             topic=normal_topic(name, group),
             stored_topic=name,
             is_retry=is_retry_topic(name),
-            is_pop=is_pop
-            or (online is not None and online.consume_type is ConsumeType.CONSUME_POP),
             members=len(online.by_connection) if online is not None else 0,
             model=online.message_model if online is not None else MessageModel.CLUSTERING,
             queues=queues,
@@ -128,10 +124,11 @@ class LagReader:
         if not config.estimate_accumulation or is_retry_topic(topic):
             return EVERYTHING
         subscription = parts.clients.subscription(group, topic)
+        key = group, topic
         if subscription is None:
-            subscription = self._subscriptions.get((group, topic))
-        elif len(self._subscriptions) < _REMEMBERED:
-            self._subscriptions[group, topic] = subscription
+            subscription = self._subscriptions.get(key)
+        elif key in self._subscriptions or len(self._subscriptions) < _REMEMBERED:
+            self._subscriptions[key] = subscription
         if subscription is None:
             known = parts.filters.table.find(topic, group)
             if known is None or not known.expression:

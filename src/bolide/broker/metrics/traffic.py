@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from bolide.distribution import Distribution
-from bolide.model.names import is_dead_letter_topic, is_retry_topic
+from bolide.model.names import SCHEDULE_TOPIC, is_dead_letter_topic, is_retry_topic
 from bolide.model.properties import PropertyName
 from bolide.protocol.pop_info import normal_topic
 
@@ -19,6 +19,7 @@ FINISH_BOUNDS: Final = (5, 60, 600, 3600, 12 * 3600, 24 * 3600)
 MAX_KEYS: Final = 100_000
 """Entries of each table: further topics and groups are not counted."""
 
+_SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
 NORMAL, FIFO, DELAY, TRANSACTION = "normal", "fifo", "delay", "transaction"
 
 _TIMES = (
@@ -108,6 +109,14 @@ class Traffic:
         """Count messages that a group pulled, unless from a retry or dead letter topic."""
         if not is_retry_topic(topic) and not is_dead_letter_topic(topic):
             self._delivered(Delivered(group, topic, None), count, size)
+
+    def delayed_delivered(self, topic: str, size: int) -> None:
+        """Count a message that a delay level has released.
+
+        In RocketMQ a consumer of the one topic sends it to the other.
+        """
+        self.message_in(topic, DELAY, [size])
+        self._delivered(Delivered(_SCHEDULE_GROUP, SCHEDULE_TOPIC, None), 1, size)
 
     def popped(self, group: str, topic: str, count: int, size: int) -> None:
         """Count messages that a group popped from a topic or from its retries."""

@@ -9,7 +9,7 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.controllers import Election
-from bolide.admin.errors import BrokerUnknown
+from bolide.admin.errors import NotControlled
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.each_server import Interval, answers_of, applicable, repeated
 from bolide.cli.admin.name_servers import print_settings
@@ -57,6 +57,7 @@ def get_controller_meta_data(
             }
         )
         return
+    print()
     print_field("ControllerGroup", found.group)
     print_field("ControllerLeaderId", found.controller_leader_id)
     print_field("ControllerLeaderAddress", found.controller_leader_address)
@@ -147,12 +148,12 @@ def get_sync_state_set(
 
 
 async def _groups(admin: AdminClient, controller: str, names: Iterable[str]) -> dict[str, Replicas]:
-    """Broker groups by name; raises BrokerUnknown if the controllers know none of them."""
+    """Broker groups by name; raises NotControlled if the controllers know none of them."""
     wanted = [*names]
     asked = admin.controllers.sync_state_sets(controller, wanted)
     found = (await applicable(asked, _NONE)).replicas_info_table
     if not found:
-        raise BrokerUnknown(", ".join(wanted), found, by="the controller")
+        raise NotControlled(wanted, controller)
     return dict(sorted(found.items()))
 
 
@@ -282,6 +283,7 @@ def _elected(result: Election) -> dict[str, object]:
 
 def _print_election(cluster: str, broker_name: str, result: Election) -> None:
     elected = _elected(result)
+    print()
     print_field("ClusterName", cluster)
     print_field("BrokerName", broker_name)
     print_field("BrokerMasterAddr", elected["masterAddress"])
