@@ -333,7 +333,12 @@ def test_the_commands_show_and_change_the_rules(cluster: Cluster) -> None:
     assert stat.S_IMODE(cluster.file.stat().st_mode) == 0o600
 
     cluster.run("updateGlobalWhiteAddr", *at, "-g", "10.0.0.*,10.1.0.1")
-    cluster.run("deleteAclConfig", "-c", "DefaultCluster", "-a", "orders-app")
+    delete = ("deleteAclConfig", "-c", "DefaultCluster", "-a", "orders-app")
+    (lost,) = json.loads(cluster.run(*delete, "--dry-run", "--json"))
+    assert lost["accessKey"] == "orders-app"
+    assert lost["topicPerms"]
+    assert not lost["secretKey"]
+    cluster.run(*delete, "--yes")
     found = json.loads(cluster.run("getAclConfig", *at, "--json"))
     assert found["globalWhiteAddrs"] == ["10.0.0.*", "10.1.0.1"]
     accounts = {each["accessKey"]: each for each in found["plainAccessConfigs"]}

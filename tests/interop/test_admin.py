@@ -1,14 +1,19 @@
 """Our mqadmin shows what Java's shows; Java's shows of our broker what it shows of Apache's."""
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from tests.interop.admin_cluster import COMMANDS, AdminCluster, fill, present
+from bolide.admin import AdminClient
+from bolide.cli import app
+from bolide.model.message_queue import MessageQueue
+from tests.interop.admin_cluster import BROKER, COMMANDS, AdminCluster, fill, present
 from tests.interop.admin_facts import facts
 from tests.interop.bench import Bench, Server
 from tests.interop.conftest import obtain_or_skip
@@ -136,3 +141,52 @@ def masked(printed: str, cluster: AdminCluster) -> str:
     text = re.sub(r"127\.0\.0\.1:\d+", "<client>", text)
     text = re.sub(r"\b17\d{11}\b|\b18\d{11}\b", "<ms>", text)
     return re.sub(r"V\d_\d_\d", "<version>", text)
+
+
+def test_what_ours_shows_first_is_what_it_then_does(cluster: AdminCluster) -> None:
+    topic, group = "Made-planned", "sleepers-planned"  # names that the other tests pass over
+    broker, on_topic = ("-b", cluster.broker.address), ("-g", group, "-t", topic)
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(app, ["admin", *words, "-n", cluster.name_server.address])
+        assert done.exit_code == 0, (words, done.output)
+        return done.stdout
+
+    def plan(*words: str) -> list[tuple[int | None, ...]]:
+        moves = json.loads(run(*words, *on_topic, "--dry-run", "--json"))
+        names = ("before", "after", "deliveredAgain", "skipped")
+        return [tuple(move[name] for name in names) for move in moves]
+
+    run("updateTopic", *broker, "-t", topic, "-r", "2", "-w", "2")
+    run("updateSubGroup", *broker, "-g", group)
+    for queue_id in ("0", "0", "1"):
+        run("sendMessage", "-t", topic, "-p", "text", "-b", BROKER, "-i", queue_id)
+
+    asyncio.run(_begin(cluster, group, topic))
+    assert plan("skipAccumulatedMessage") == [(0, 2, 0, 2), (0, 1, 0, 1)]
+    assert plan("resetOffsetByTime", "-s", "now", "-f", "false") == [(0, 0, 0, 0)] * 2
+    run("resetOffsetByTime", *on_topic, "-s", "now", "-f", "false", "--yes")
+    run("skipAccumulatedMessage", *on_topic, "--yes")
+    assert plan("resetOffsetByTime", "-s", "0") == [(2, 0, 2, 0), (1, 0, 1, 0)]
+    one = ("resetOffsetByTime", "-s", "0", *broker, "-q", "0", "-o", "1")
+    assert plan(*one) == [(2, 1, 1, 0)]
+
+    of_topic = run("deleteTopic", "-c", "DefaultCluster", "-t", topic, "--dry-run", "--json")
+    facts_of_topic = json.loads(of_topic)
+    assert (facts_of_topic["queues"], facts_of_topic["messages"]) == (2, 3)
+    assert facts_of_topic["groups"] == [{"group": group, "members": 0, "backlog": 0}]
+    of_group = run("deleteSubGroup", *broker, "-g", group, "--dry-run", "--json")
+    facts_of_group = json.loads(of_group)
+    assert facts_of_group["brokers"] == [cluster.broker.address]
+    assert {"topic": topic, "backlog": 0} in facts_of_group["topics"]
+    if cluster.kind != "4.9":  # which cannot unmap files on a newer Java
+        run("deleteTopic", "-c", "DefaultCluster", "-t", topic, "--yes")
+    run("deleteSubGroup", *broker, "-g", group, "--yes")
+
+
+async def _begin(cluster: AdminCluster, group: str, topic: str) -> None:
+    """Commit the beginning of two queues: 4.9 refuses to reset a group without offsets."""
+    async with AdminClient(cluster.name_server.address) as admin:
+        for queue_id in range(2):
+            queue = MessageQueue(topic, BROKER, queue_id)
+            await admin.offsets.commit(cluster.broker.address, group, queue, 0)

@@ -211,7 +211,8 @@ class _Redrive:
         outcomes = Counter[Outcome]()
         failures = 0
         extent = await admin.dead_letters.extent(self.selection)
-        with progress_bar("dead letters", extent.messages) as advance:
+        prints = producer is not None
+        with progress_bar("dead letters", extent.messages, prints=prints) as advance:
             async for each in admin.dead_letters.redrive(
                 self.selection,
                 producer,

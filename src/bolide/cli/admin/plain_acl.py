@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
+from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.credentials import changed_secret
 from bolide.cli.admin.output import java_text, time_text
 from bolide.cli.admin.session import (
@@ -108,10 +109,23 @@ def delete_acl_config(
     access_key: Account,
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
     as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete an account of plain_acl.yml."""
+    require_one(broker, cluster)
+    if dry_run or not yes:
+        lost = _accounts(name_server, (broker, cluster), access_key)
+        confirm(
+            f"Delete account {access_key}?",
+            _permissions(lost) if lost else f"there is no account {access_key}",
+            [{"brokerAddr": at} | msgspec.to_builtins(each) for at, each in lost],
+            yes=yes,
+            dry_run=dry_run,
+            as_document=as_document,
+        )
     changed = change_each(
         name_server,
         (broker, cluster),
@@ -122,6 +136,36 @@ def delete_acl_config(
         print_document({"accessKey": access_key, "brokers": changed})
     else:
         print(f"account's accesskey is:{access_key}")
+
+
+def _accounts(
+    name_server: str | None, brokers: tuple[str | None, str | None], access_key: str
+) -> list[tuple[str, PlainAccount]]:
+    """The account as each broker has it, without its secret."""
+    broker, cluster = brokers
+
+    async def act(client: AdminClient) -> list[tuple[str, PlainAccount]]:
+        addresses = await targets(client, broker, cluster, slaves=True)
+        found = {each: await client.plain_acl.accounts(each) for each in addresses}
+        return [
+            (address, msgspec.structs.replace(account, secret_key=""))
+            for address, accounts in found.items()
+            for account in accounts.plain_access_configs
+            if account.access_key == access_key
+        ]
+
+    return run(name_server, act)
+
+
+def _permissions(accounts: list[tuple[str, PlainAccount]]) -> Table:
+    table = Table(
+        "#Broker", "#Admin", "#DefaultTopicPerm", "#DefaultGroupPerm", "#TopicPerms", "#GroupPerms"
+    )
+    for address, each in accounts:
+        defaults = (each.default_topic_perm or "-", each.default_group_perm or "-")
+        lists = (",".join(each.topic_perms or ["-"]), ",".join(each.group_perms or ["-"]))
+        table.add(address, java_text(each.admin), *defaults, *lists)
+    return table
 
 
 def cluster_acl_config_version(

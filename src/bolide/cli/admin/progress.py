@@ -8,13 +8,20 @@ Advance = Callable[[int], None]
 
 
 @contextmanager
-def progress_bar(title: str, total: int | None = None) -> Iterator[Advance]:
+def progress_bar(
+    title: str, total: int | None = None, *, prints: bool = False
+) -> Iterator[Advance]:
     """Yield a function to call with the number of steps done.
 
     The bar is on standard error and only on a terminal, so that outputs that are read or kept do
     not have it; it goes when the scan is over.
+
+    Args:
+        title: what is counted.
+        total: how many steps there are, if that is known.
+        prints: the scan prints what it finds, which is progress enough on a terminal.
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or (prints and sys.stdout.isatty()):
         yield lambda _: None
         return
     from rich.console import Console  # noqa: PLC0415  only terminals need it
@@ -27,8 +34,9 @@ def progress_bar(title: str, total: int | None = None) -> Iterator[Advance]:
     )
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    console = Console(stderr=True)
+    with Progress(  # which would take what is printed to the terminal, too
+        *columns, TimeElapsedColumn(), console=console, transient=True, redirect_stdout=False
     ) as bar:
         task = bar.add_task(title, total=total)
         yield lambda steps: bar.advance(task, steps)

@@ -95,7 +95,7 @@ def consume_message(
         spans = await spans_of(admin, queues, offset, times)
         total = sum(max(end - at, 0) for at, end in spans.values())
         left = count
-        with progress_bar("messages", min(total, count)) as advance:
+        with progress_bar("messages", min(total, count), prints=True) as advance:
             for queue, span in spans.items():
                 async for pulled in pulls(admin, queue, span, group=group):
                     for message in pulled.messages:
@@ -134,7 +134,7 @@ def print_msg(
         renamed = [msgspec.structs.replace(each, topic=topic) for each in queues]
         spans = await spans_of(admin, renamed, None, times)
         total = sum(max(end - at, 0) for at, end in spans.values())
-        with progress_bar("messages", total) as advance:
+        with progress_bar("messages", total, prints=True) as advance:
             for queue, span in spans.items():
                 name = _queue_text(queue)
                 _say(f"minOffset={span[0]}, maxOffset={span[1]}, {name}", as_document)
@@ -186,7 +186,9 @@ def print_msg_by_queue(
         counts = Counter[str]()
         (queue,) = await queues_of(admin, topic, broker, queue_id)
         span = await span_of(admin, queue, None, times)
-        with progress_bar("messages", max(span[1] - span[0], 0)) as advance:
+        with progress_bar(
+            "messages", max(span[1] - span[0], 0), prints=is_true(with_messages)
+        ) as advance:
             async for pulled in pulls(admin, queue, span, tags=tags, advance=advance):
                 counts.update(each.tags for each in pulled.messages if each.tags)
                 if is_true(with_messages):
