@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bolide.cli.command_line import FAILED, UNREACHABLE
-from bolide.cli.output_formats import JsonFlag, Output, chosen_format, print_document
+from bolide.cli.documents import Format, begin_documents, print_document
+from bolide.cli.output_formats import JsonFlag, Output, chosen_format
 
 if TYPE_CHECKING:
     from bolide.doctor import Finding, Limits, Report, Severity
@@ -62,7 +63,8 @@ def doctor(
             "reachable": report.is_reachable, "seconds": report.seconds, "counts": counts,
             "findings": rows,
         }  # fmt: skip
-        print_document(document, rows, wanted)
+        begin_documents(wanted)
+        print_document(rows if wanted is Format.CSV else document)
     if not report.is_reachable:
         raise typer.Exit(UNREACHABLE)
     if report.of(Severity.ERROR) or (strict and report.of(Severity.WARNING)):

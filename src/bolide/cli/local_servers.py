@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bolide.cli.command_line import FAILED, NOT_APPLICABLE, fail
-from bolide.cli.output_formats import JsonFlag, Output, chosen_format, print_document
+from bolide.cli.documents import begin_documents, print_document
+from bolide.cli.output_formats import JsonFlag, Output, chosen_format
 
 if TYPE_CHECKING:
     from bolide.cli.run_records import RunningServer
@@ -43,8 +44,8 @@ def status(output: Output = None, as_json: JsonFlag = False) -> None:
     wanted = chosen_format(output, as_json)
     servers = running_servers()
     if wanted is not None:
-        rows = [_document(each) for each in servers]
-        print_document(rows, rows, wanted)
+        begin_documents(wanted)
+        print_document([_document(each) for each in servers])
     elif servers:
         _print_table(servers)
     else:

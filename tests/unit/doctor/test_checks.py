@@ -1,14 +1,18 @@
 """What the checks make of facts that no test cluster has."""
 
+import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bolide.cli.admin.commands import load
 from bolide.doctor import (
     Severity,
     broker_checks,
+    findings,
     group_checks,
     name_server_checks,
     replica_checks,
@@ -295,3 +299,19 @@ def test_names_that_servers_tell_are_quoted_in_commands() -> None:
                 (evil, "brokerName=", "orphan")
             )
         assert "rm" not in shlex.split(command)
+
+
+def test_the_commands_of_findings_are_commands_with_these_options() -> None:
+    """Each `mqadmin` command of the sources is in the table, and takes the options it is given."""
+    known = load()
+    sources = Path(findings.__file__).parent.glob("*.py")
+    text = " ".join(path.read_text(encoding="utf-8") for path in sources)
+    text = re.sub(r'"\s+f?"', "", text)  # joins the parts of a string
+    found = re.findall(r'"mqadmin (\w+)([^"]*)"', text)
+    assert len(found) >= 12
+    for name, words in found:
+        options = {each for parameter in known[name].params for each in parameter.opts}
+        given = re.findall(r" (--?[a-zA-Z]+)", words)
+        given += ["-n"] if "{facts.option}" in words else []
+        given += ["-b"] if ".option}" in words.replace("{facts.option}", "") else []
+        assert set(given) <= options, name
