@@ -271,7 +271,7 @@ def _broker_families(parts: Parts, place: Place) -> Iterator[Family]:
     if isinstance(parts.replication, MasterReplication):
         end = parts.store.log.written
         behind = [
-            ((place.cluster, each.peer, place.broker), max(end - each.acked, 0))
+            ((place.cluster, each.host, place.broker), max(end - each.acked, 0))
             for each in list(parts.replication.primary.slaves)
         ]
     yield _gauge("rocketmq_broker_commitlog_diff", "Bytes that a slave is behind.", _BROKER, behind)
