@@ -29,6 +29,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.record import Record
 from tests.support.aio import on_loop, until
 from tests.support.broker import BrokerClient, broker_in
+from tests.support.controllers import controller, controller_config, free_peers
 from tests.support.metrics import Scraped, get, scrape
 from tests.support.popping import PopClient
 from tests.support.ports import free_port
@@ -277,3 +278,33 @@ async def test_requests_of_the_fast_path_are_counted(tmp_path: Path) -> None:
         if broker.parts.fast_path is not None:  # there is compiled code
             assert found.one(served, kind="pulls") >= 7
             assert found.one(served, kind="sends") >= 20
+
+
+@on_loop
+async def test_name_servers_and_controllers_have_metrics_too(tmp_path: Path) -> None:
+    peers = free_peers(2)  # one of two controllers has no majority
+    async with controller(tmp_path / "lonely", peers) as lonely:
+        assert lonely.metrics.address is not None
+        ready = await get(lonely.metrics, "/readyz")
+        assert (ready.status, "no controller leads" in ready.text) == (503, True)
+        assert (await scrape(lonely.metrics)).one("role") == 0
+    peers = free_peers(1)
+    async with (
+        NameServer(
+            NameServerConfig(listen_port=0),
+            controller=controller_config(tmp_path / "controller", peers),
+        ) as names,
+        broker_in(tmp_path / "broker", name_servers=(names.address,)) as broker,
+    ):
+        assert names.controller is not None
+        assert names.controller.metrics.address is None  # the NameServer serves them
+        assert (await get(names.metrics, "/readyz")).status == 200
+        assert (await get(broker.metrics, "/readyz")).status == 200
+        await until(lambda: names.controller is not None and names.controller.is_acting)
+        found = await scrape(names.metrics)
+        assert found.one("bolide_namesrv_brokers") == 1
+        assert found.one("bolide_namesrv_topics") > 3
+        registered = {"request_code": "register_broker", "response_code": "success"}
+        assert found.one("rocketmq_rpc_latency_milliseconds_count", **registered) >= 1
+        assert found.one("role", peer_id="n0") == 3
+        assert found.one("dledger_disk_usage_bytes") > 0

@@ -47,6 +47,12 @@ def free_peers(count: int) -> str:
 
 def controller(directory: Path, peers: str, number: int = 0, **texts: str) -> Controller:
     """A controller inside the test's event loop."""
+    return Controller(controller_config(directory, peers, number, **texts))
+
+
+def controller_config(
+    directory: Path, peers: str, number: int = 0, **texts: str
+) -> ControllerConfig:
     settings = {
         "controllerDLegerPeers": peers,
         "controllerDLegerSelfId": f"n{number}",
@@ -54,7 +60,7 @@ def controller(directory: Path, peers: str, number: int = 0, **texts: str) -> Co
         "configStorePath": str(directory / f"n{number}.properties"),
         "shutdownWaitTimeSeconds": "2",
     }
-    return Controller(load(ControllerConfig, settings | texts))
+    return load(ControllerConfig, settings | texts)
 
 
 class ControllerProcess:

@@ -57,6 +57,7 @@ class Scraped:
         self.labels: dict[str, set[str]] = {}
         self._values: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
         for family in text_string_to_metric_families(text):
+            assert family.name not in self.kinds, f"{family.name} is there twice"
             self.kinds[family.name] = family.type
             for sample in family.samples:
                 self.labels.setdefault(family.name, set()).update(sample.labels)

@@ -56,8 +56,13 @@ class ControllerMetrics:
         }
         self._scope = Scope(tuple(sorted(labels.items())), _METER)
 
-    def begin(self) -> Collection:
-        """Begin a collection, on the event loop."""
+    def begin(self, *, is_alone: bool = True) -> Collection:
+        """Begin a collection, on the event loop.
+
+        Args:
+            is_alone: False in the process of a NameServer, which has latencies of its own: a name
+                may be there once only.
+        """
         role = _LEADER if self._leads() else _FOLLOWER if self._knows_leader() else 0
         alive = dict(self._alive())
 
@@ -87,7 +92,8 @@ class ControllerMetrics:
                 "request_total", Kind.COUNTER, "Requests of brokers and administrators.",
                 series, labels=("request_type", "request_handle_status"), scope=scope,
             )  # fmt: skip
-            yield from rpc_families(latencies, scope)
+            if is_alone:
+                yield from rpc_families(latencies, scope)
 
         return families
 

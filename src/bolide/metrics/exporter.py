@@ -17,6 +17,7 @@ from bolide.metrics.endpoint import Asked, Endpoint, Response, json_response, li
 from bolide.metrics.exposition import CONTENT_TYPE, Pace, compress, render
 from bolide.metrics.families import Family, Kind, Series
 from bolide.metrics.settings import ExporterType, MetricsSettings
+from bolide.remoting.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,8 @@ class Exporter:
         self._readiness = readiness
         self._any_port = any_port and not config.metrics_port_given
         self._endpoint: Endpoint | None = None
-        self._threads = ThreadPoolExecutor(1, "bolide-metrics")
+        # A collector that does not answer must not hold up the next scrape.
+        self._threads = ThreadPoolExecutor(2, "bolide-metrics")
         self._stopping = threading.Event()
         self._running: dict[bool, asyncio.Task[list[bytes]]] = {}
         """Collections under way, by whether the result is compressed."""
@@ -102,7 +104,10 @@ class Exporter:
             return self
         sender = self._sender()
         port = 0 if self._any_port else config.metrics_prom_exporter_port
-        listener = listen(config.metrics_host, port, must_be_this=config.metrics_port_given)
+        must_be_this = config.metrics_port_given
+        listener = await uninterrupted(  # it looks the name of the host up
+            asyncio.to_thread(listen, config.metrics_host, port, must_be_this=must_be_this)
+        )
         routes = {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
         self._endpoint = Endpoint(listener, routes)
         await self._endpoint.open()
@@ -119,6 +124,7 @@ class Exporter:
         await self.quiet()
         if self._endpoint is not None:
             await self._endpoint.close()
+        self._endpoint = None
         self._threads.shutdown(wait=False)
 
     async def quiet(self) -> None:

@@ -143,7 +143,7 @@ class NameServer:
     def _begin_of_controller(self) -> Collection:
         if self.controller is None:
             return lambda _: iter(())
-        return self.controller.collector.begin()
+        return self.controller.collector.begin(is_alone=False)
 
     # ---- the controller: routes need none of its files, so it fails alone
 

@@ -73,7 +73,9 @@ class ClientFigures:
         members = [(group, each) for group in groups for each in group.members]
         turn = asyncio.Semaphore(_AT_ONCE)
         answers = await asyncio.gather(*(_ask(turn, *each) for each in members[:MAX_CONSUMERS]))
-        self._found = [figures for answer in answers for figures in answer]
+        self._found = [
+            figures for answer in answers for figures in answer if figures.topic in parts.topics
+        ]
 
 
 async def _ask(turn: asyncio.Semaphore, group: ConsumerGroup, member: Member) -> list[_Figures]:

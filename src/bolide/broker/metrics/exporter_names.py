@@ -5,12 +5,11 @@ shown without it. Names with a unit of time have milliseconds.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from bolide.broker.admin.runtime import store_figures
 from bolide.broker.components import Parts
-from bolide.broker.metadata.clients import Member
 from bolide.broker.metrics.lag import GroupLag, QueueLag
 from bolide.broker.replicas.master import MasterReplication
 from bolide.broker.settings.config import BrokerConfig
@@ -73,6 +72,7 @@ _RATES = {
     "put": "putTps",
 }
 _SPANS = (10, 60, 600)
+_MAX_LABEL = 8192
 _DISTRIBUTION = {
     "0ms": "<=0ms", "0to10ms": "0~10ms", "10to50ms": "10~50ms", "50to100ms": "50~100ms",
     "100to200ms": "100~200ms", "200to500ms": "200~500ms", "500to1s": "500ms~1s", "1to2s": "1~2s",
@@ -238,8 +238,9 @@ def _client_families(parts: Parts, place: Place) -> Iterator[Family]:
     consumers: list[Series] = []
     for found in clients.consumer_groups():
         members = found.members
-        addresses = ",".join(sorted(each.connection.peer for each in members))
-        consumers.append(((addresses, _ids(members), found.name), len(members)))
+        addresses = _joined(each.connection.peer for each in members)
+        ids = _joined(each.client_id for each in members)
+        consumers.append(((addresses, ids, found.name), len(members)))
     yield _gauge(
         "rocketmq_group_count", "Connected consumers.", ("caddr", "localaddr", "group"), consumers
     )
@@ -252,8 +253,9 @@ def _client_families(parts: Parts, place: Place) -> Iterator[Family]:
     )
 
 
-def _ids(members: list[Member]) -> str:
-    return ",".join(sorted(each.client_id for each in members))
+def _joined(words: Iterable[str]) -> str:
+    """The value of a label; of a large group the first ones."""
+    return ",".join(sorted(words))[:_MAX_LABEL]
 
 
 # ---- the broker
@@ -271,7 +273,7 @@ def _broker_families(parts: Parts, place: Place) -> Iterator[Family]:
     if isinstance(parts.replication, MasterReplication):
         end = parts.store.log.written
         behind = [
-            ((place.cluster, each.peer, place.broker), max(end - each.acked, 0))
+            ((place.cluster, each.host, place.broker), max(end - each.acked, 0))
             for each in list(parts.replication.primary.slaves)
         ]
     yield _gauge("rocketmq_broker_commitlog_diff", "Bytes that a slave is behind.", _BROKER, behind)

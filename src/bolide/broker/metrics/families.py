@@ -10,6 +10,7 @@ from typing import Any
 
 from bolide.broker.admin.runtime import broker_figures, statistics_figures
 from bolide.broker.components import Parts
+from bolide.broker.metadata.clients import Member
 from bolide.broker.metadata.topics import system_topic_names
 from bolide.broker.metrics.lag import GroupLag, QueueLag
 from bolide.broker.timers.scheduler import TimerLag
@@ -36,6 +37,7 @@ _CONSUME_MODES = {
     ConsumeType.CONSUME_PASSIVELY: "push",
     ConsumeType.CONSUME_POP: "pop",
 }
+_MAX_LANGUAGE = 32
 _STORAGE = (("storage_medium", "disk"), ("storage_type", "local"))
 _TIMER_SPANS = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 
@@ -209,7 +211,7 @@ def connection_families(parts: Parts, scope: Scope, names: Names) -> Iterator[Fa
     producers: Counter[tuple[str, ...]] = Counter()
     for group in parts.clients.producer_groups():
         for member in parts.clients.producers(group):
-            producers[member.language.lower(), _version(member.version), "remoting"] += 1
+            producers[_language(member), _version(member.version), "remoting"] += 1
     yield gauge(
         "rocketmq_producer_connections", "Connected producers.", list(producers.items()),
         labels=("language", "version", "protocol_type"), scope=scope,
@@ -220,9 +222,7 @@ def connection_families(parts: Parts, scope: Scope, names: Names) -> Iterator[Fa
         is_system = names.is_system("", found.name)
         for member in found.members:
             version = _version(member.version)
-            consumers[
-                found.name, member.language.lower(), version, mode, "remoting", is_system
-            ] += 1
+            consumers[found.name, _language(member), version, mode, "remoting", is_system] += 1
     yield gauge(
         "rocketmq_consumer_connections", "Connected consumers.", list(consumers.items()),
         labels=(
@@ -230,6 +230,11 @@ def connection_families(parts: Parts, scope: Scope, names: Names) -> Iterator[Fa
         ),
         scope=scope,
     )  # fmt: skip
+
+
+def _language(member: Member) -> str:
+    """The client says it."""
+    return member.language.lower()[:_MAX_LANGUAGE]
 
 
 def _version(number: int) -> str:

@@ -188,14 +188,17 @@ class _Reader:
         if delivered is None:  # popped: what is acknowledged lies in between
             assert in_flight is not None
             delivered = Counted(in_flight, consumed if in_flight else None)
-        first = ready.first if delivered.first is None else delivered.first
+        next_stored = self._stored(queue_id, ready.first)
+        oldest = next_stored
+        if delivered.first is not None:
+            oldest = self._stored(queue_id, delivered.first)
         return QueueLag(
             queue_id,
             messages=delivered.messages + ready.messages,
-            oldest=self._stored(queue_id, first),
+            oldest=oldest,
             in_flight=delivered.messages,
             ready=ready.messages,
-            next_stored=self._stored(queue_id, ready.first),
+            next_stored=next_stored,
             end=end,
             consumed=consumed,
         )

@@ -19,6 +19,9 @@ FINISH_BOUNDS: Final = (5, 60, 600, 3600, 12 * 3600, 24 * 3600)
 MAX_KEYS: Final = 100_000
 """Entries of each table: further topics and groups are not counted."""
 
+MAX_TOPIC: Final = 255
+"""Characters of a topic that a client names and that need not exist."""
+
 _SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
 NORMAL, FIFO, DELAY, TRANSACTION = "normal", "fifo", "delay", "transaction"
 
@@ -133,7 +136,7 @@ class Traffic:
         sums[1] += size
 
     def dead_lettered(self, group: str, topic: str, count: int) -> None:
-        _add(self.dead, (group, topic), count)
+        _add(self.dead, (group, topic[:MAX_TOPIC]), count)
 
     def transaction_committed(self, topic: str, seconds: float) -> None:
         """Count a commit, that many seconds after the message was made."""
