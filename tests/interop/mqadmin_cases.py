@@ -371,6 +371,7 @@ CASES: Sequence[Case] = (
     G(
         words="electMaster -a {controller} -b {elected} -bn broker-a -c DefaultCluster",
         differs=_BARE_KEYS,
+        ours="reads the answers of both",
     ),
     G(words="cleanBrokerMetadata -a {controller} -b 2 -bn broker-a -c DefaultCluster"),
     G(words="cleanBrokerMetadata -a {controller} -bn missing -c DefaultCluster"),
