@@ -212,7 +212,7 @@ CASES: Sequence[Case] = (
     C(words="setConsumeMode -b {broker} -t Facts -g made -m POP -q 2"),
     C(words="getConsumerConfig -g made"),
     C(words="getConsumerConfig -g missing", ours=_NOT_THERE, silent=True),
-    C(words="consumerProgress"),
+    C(words="consumerProgress", compare=Compare.FIGURES),
     C(words="consumerProgress -g readers", shows=r"Facts broker-a 1 5 5 0 "),
     C(words="consumerProgress -g readers -s true"),
     C(words="consumerProgress -g sleepers -t Facts", old=None),

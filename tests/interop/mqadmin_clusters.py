@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from tests.support.controllers import free_peers
 
 BROKER = "broker-a"
 MESSAGES = 10
+COUNTING = 30.0
+"""Seconds; brokers look at their counters every 10 s."""
 ELECTION = 60.0
 """Seconds that a busy machine may take for one, and for the members to be in sync again."""
 
@@ -286,6 +288,7 @@ async def _connected(of: Cluster) -> AsyncIterator[dict[str, str]]:
         await _until(lambda: admin.messages.at(dead, 0))
         await failing.commit()
         await _until(lambda: _exists(of))
+        await _until(lambda: _counted(admin, of), COUNTING)
         yield {
             "offset_id": sent[1].offset_message_id,
             "unique_id": sent[0].message_id,
@@ -322,6 +325,13 @@ def _compaction_log(of: Cluster) -> Path:
     return min((of.store / "compaction").glob("compactionLog/Latest/0/0*"))
 
 
+async def _counted(admin: AdminClient, of: Cluster) -> None:
+    """Fail unless the figures of the last minute have all messages."""
+    stats = await admin.brokers.stats(of.broker, "TOPIC_PUT_NUMS", "Facts")
+    assert stats.stats_minute is not None
+    assert stats.stats_minute.sum == MESSAGES
+
+
 async def _exists(of: Cluster) -> None:
     _compaction_log(of)
 
@@ -349,6 +359,8 @@ class Outcome:
     """Whether it did what it was asked for, by exit code or because it printed no exception."""
     trouble: str = ""
     """An exception of ours that nobody caught."""
+    exit_code: int | None = None
+    """That of ours; Java's is always 0."""
 
 
 def run(of: Cluster, who: str, facts: Mapping[str, str]) -> dict[Case, Outcome]:
@@ -364,7 +376,7 @@ def run(of: Cluster, who: str, facts: Mapping[str, str]) -> dict[Case, Outcome]:
         shutil.rmtree(place, ignore_errors=True)
     done = _ours(of, lines) if who == OWN else _java(of, who, lines)
     return {
-        case: Outcome(mask(each.text + written(line.words), known), each.is_done, each.trouble)
+        case: replace(each, text=mask(each.text + written(line.words), known))
         for case, each, line in zip(chosen, done, lines, strict=True)
     }
 
@@ -383,7 +395,9 @@ FAILURE = re.compile(r"^(Caused by|[\w.]+Exception\b)", re.MULTILINE)
 
 def _ours(of: Cluster, lines: Sequence[Line]) -> list[Outcome]:
     done = run_ours(lines, of.name_server, of.directory / "ours", ROOT, PASSWORD)
-    return [Outcome(each.output, each.exit_code == 0, each.trouble) for each in done]
+    return [
+        Outcome(each.output, each.exit_code == 0, each.trouble, each.exit_code) for each in done
+    ]
 
 
 def written(words: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """`python -m tests.interop.mqadmin_page`: the table of what each command of mqadmin shows.
 
-It runs all cases, and prints the page if they are as the table says. With `--write` the page becomes
-docs/mqadmin-parity.md.
+It runs all cases, and prints the page if they are as the table says. With `--write` the page
+becomes docs/mqadmin-parity.md.
 """
 
 import subprocess

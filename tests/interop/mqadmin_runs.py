@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from bolide.cli.command_line import NOT_APPLICABLE
 from tests.interop.bench import Bench
 from tests.interop.mqadmin_cases import APACHE, NEW, OLD, OURS, OWN, Case, Place
 from tests.interop.mqadmin_clusters import Cluster, Outcome, cluster, content, run, settle
@@ -71,6 +72,8 @@ def disagreement_of_ours(twins: Twins, case: Case) -> str:
         own, theirs = outcomes[OWN][case], outcomes[java][case]
         if own.trouble or "Traceback" in own.text or not own.text:
             return own.trouble or f"it prints {own.text!r}"
+        if (own.exit_code == NOT_APPLICABLE) != case.ours.startswith("not applicable"):
+            return f"it ends with exit code {own.exit_code}: {own.text}"
         if not case.ours and own.is_done != theirs.is_done:
             return f"Java's ends otherwise:\n{own.text}\n{theirs.text}"
     ours, apache = twins.ours[OWN][case], twins.apache[OWN][case]

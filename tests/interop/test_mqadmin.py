@@ -8,7 +8,11 @@ import re
 from collections.abc import Callable
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
+from bolide.cli import app
+from bolide.cli.program import AdminGroup
 from tests.interop.bench import Bench
 from tests.interop.conftest import obtain_or_skip
 from tests.interop.mqadmin import run_commands
@@ -77,8 +81,46 @@ def test_ours_shows_of_both_clusters_the_same_and_ends_as_javas(
     assert not found, found
 
 
-def test_every_command_has_a_case(java_module_bench: Bench) -> None:
-    for version in VERSIONS:
-        (listed,) = run_commands(java_module_bench, version, "127.0.0.1:1", [[]])
-        names = set(re.findall(r"^   (\w+) ", listed, re.MULTILINE))
-        assert names == {case.command for case in CASES if case.words_for(version)}
+@pytest.fixture(scope="module")
+def options(java_module_bench: Bench) -> dict[str, dict[str, set[str]]]:
+    """The options of each command, by release, as the jars' own help has them."""
+    return {version: options_in(java_module_bench, version) for version in VERSIONS}
+
+
+def options_in(bench: Bench, version: str) -> dict[str, set[str]]:
+    obtain_or_skip(version)
+    chosen = sorted({case.command for case in CASES})
+    listed, *helps = run_commands(
+        bench, version, "127.0.0.1:1", [[], *(["help", name] for name in chosen)]
+    )
+    found = dict(zip(chosen, map(options_of, helps), strict=True))
+    names = re.findall(r"^   (\w+) ", listed, re.MULTILINE)
+    return {name: found.get(name, set()) for name in names}
+
+
+def options_of(shown: str) -> set[str]:
+    """The options that a command's help lists, short and long."""
+    pairs = OPTION.findall(shown)
+    return {f"--{long}" for _, long in pairs} | {short for short, _ in pairs if short}
+
+
+OPTION = re.compile(r"^ +(?:(-\w+),)?--([\w ]+?) +(?:<arg>)? ", re.MULTILINE)
+
+
+def test_every_command_of_the_jars_has_a_case(options: dict[str, dict[str, set[str]]]) -> None:
+    for version, found in options.items():
+        assert found.keys() == {case.command for case in CASES if case.words_for(version)}
+
+
+def test_ours_has_every_command_and_every_option(options: dict[str, dict[str, set[str]]]) -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    admin = group.commands["admin"]
+    assert isinstance(admin, AdminGroup)
+    for found in options.values():
+        for name, wanted in found.items():
+            command = admin.get_command(typer.Context(admin), name)
+            assert command is not None, name
+            known = {each for option in command.params for each in option.opts}
+            assert wanted - known == {"-h", "--help"}, name
+            assert len(wanted) > 2
