@@ -151,6 +151,7 @@ _NOT_THERE = (
 _USAGE = "refuses a wrong value with exit code 2"
 _NOT_ROCKSDB = "not applicable, with exit code 4: no RocksDB"
 _NOT_LIGHT = "not applicable, with exit code 4: no light topics"
+_NO_CONTAINER = "not applicable, with exit code 4: no broker of ours is a container"
 _ENDLESS = "goes on, round by round, until it is interrupted"
 
 _GIVEN = ("brokerName", "brokerIP1", "mappedFileSizeCommitLog", "messageDelayLevel",
@@ -349,8 +350,8 @@ CASES: Sequence[Case] = (
     C(words="deleteUser -c DefaultCluster -u bert"),
     C(words="deleteUser -b {broker} -u nobody"),
     # What we do not have
-    C(words="addBroker -c {broker} -b {files}/broker.conf"),
-    C(words="removeBroker -c {broker} -b DefaultCluster:broker-b:0"),
+    C(words="addBroker -c {broker} -b {files}/broker.conf", ours=_NO_CONTAINER),
+    C(words="removeBroker -c {broker} -b DefaultCluster:broker-b:0", ours=_NO_CONTAINER),
     C(words="exportMetadataInRocksDB -p {files} -t topics", ours=_NOT_ROCKSDB),
     C(words="rocksDBConfigToJson -b {broker} -t topics", ours=_NOT_ROCKSDB, differs=_NO_ROCKSDB),
     C(
