@@ -2,10 +2,10 @@
 
 __version__ = "0.1.0"
 
-ROCKETMQ_VERSION = 479
-"""Ordinal of V5_3_3 in RocketMQ's `MQVersion`: the behaviour that peers may expect."""
+ROCKETMQ_VERSION = 513
+"""Ordinal of V5_5_0 in RocketMQ's `MQVersion`: the behaviour that peers may expect."""
 
-ROCKETMQ_VERSION_NAME = "V5_3_3"
+ROCKETMQ_VERSION_NAME = "V5_5_0"
 """Name of that version."""
 
 _V4_0_0_SNAPSHOT = 212
@@ -13,7 +13,7 @@ _V6_0_0_SNAPSHOT = 612
 
 
 def version_name(number: int) -> str:
-    """The name of a RocketMQ version number (`MQVersion`): `V5_3_3` for 479.
+    """The name of a RocketMQ version number (`MQVersion`): `V5_5_0` for 513.
 
     From 4.0 on each version has two numbers, the first for its snapshots.
     """

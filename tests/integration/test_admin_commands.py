@@ -173,12 +173,12 @@ def test_brokers_are_listed_with_their_load(cluster: Cluster) -> None:
     names = ["#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version", "#InTPS(LOAD)"]
     names += ["#OutTPS(LOAD)", "#Timer(Progress)", "#PCWait(ms)", "#Hour", "#SPACE", "#ACTIVATED"]
     assert titles == names
-    assert row[:5] == ["DefaultCluster", "broker-a", "0", cluster.broker, "V5_3_3"]
+    assert row[:5] == ["DefaultCluster", "broker-a", "0", cluster.broker, "V5_5_0"]
     assert row[-1] == "true"
     titles, row = columns(cluster.run("clusterList", "-m"))
     assert titles[2:] == ["#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday"]
     (document,) = cluster.json("clusterList")
-    assert document["runtime"]["brokerVersionDesc"] == "V5_3_3"
+    assert document["runtime"]["brokerVersionDesc"] == "V5_5_0"
 
 
 @on_loop
@@ -196,7 +196,7 @@ async def test_a_broker_that_is_away_does_not_hide_the_others(cluster: Cluster) 
         topics = await asyncio.to_thread(cluster.run, "topicList", "-c", code=3)
         await client.call(cluster.name_server, RequestCode.UNREGISTER_BROKER, leaving_header(ghost))
 
-    assert "V5_3_3" in printed
+    assert "V5_5_0" in printed
     assert re.search(rf"Ghosts +ghost +0 +{NOBODY}", printed)
     assert re.search(r"^Ghosts +Haunted +N/A$", topics, re.MULTILINE)
     assert re.search(r"^DefaultCluster +BenchmarkTest$", topics, re.MULTILINE)
@@ -310,7 +310,7 @@ async def test_a_running_consumer_and_producer_are_shown(cluster: Cluster) -> No
     titles, *rows = columns(everyone)
     assert titles == ["#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"]
     (row,) = (row for row in rows if row[0] == "shoppers")
-    assert row[1:5] == ["1", "V5_3_3", "PUSH", "CLUSTERING"]
+    assert row[1:5] == ["1", "V5_5_0", "PUSH", "CLUSTERING"]
     assert client_ids[0] in consumers
     assert re.search(rf"^{topic} +paid$", consumers, re.MULTILINE)
     assert "ConsumeType: CONSUME_PASSIVELY\nMessageModel: CLUSTERING" in consumers

@@ -7,13 +7,14 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bolide import Message, Producer, PushConsumer, StoredMessage
 from bolide.admin import AdminClient
+from bolide.admin.errors import GroupOffline
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
@@ -28,6 +29,8 @@ from tests.support.controllers import free_peers
 
 BROKER = "broker-a"
 MESSAGES = 10
+COUNTING = 30.0
+"""Seconds; brokers look at their counters every 10 s."""
 ELECTION = 60.0
 """Seconds that a busy machine may take for one, and for the members to be in sync again."""
 
@@ -161,9 +164,26 @@ def _group(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
 
 
 async def settle(of: Cluster) -> None:
-    """Wait until both members of a group are in sync, after an election for example."""
+    """Wait until what the run before left behind is over: an election, clients that are gone."""
     if of.place is Place.GROUP:
         await _until(partial(_in_sync, of.name_server, of.others["controller"], 2), ELECTION)
+    elif of.place is Place.PLAIN:
+        async with AdminClient(of.name_server, access_key=ROOT, secret_key=PASSWORD) as admin:
+            await _until(partial(_is_left_alone, admin, of), ELECTION)
+
+
+async def _is_left_alone(admin: AdminClient, of: Cluster) -> None:
+    """Fail while a client of Java's mqadmin is connected."""
+    groups = (await admin.brokers.producers(of.broker)).data.values()
+    assert not any(each.language == "JAVA" for group in groups for each in group)
+    for group in ("TOOLS_CONSUMER", "lookers"):
+        with contextlib.suppress(GroupOffline):
+            await admin.clients.consumers(group, of.broker)
+            raise _StillThere(group)
+
+
+class _StillThere(Exception):
+    pass
 
 
 async def _in_sync(name_server: str, controller: str, count: int) -> None:
@@ -286,6 +306,7 @@ async def _connected(of: Cluster) -> AsyncIterator[dict[str, str]]:
         await _until(lambda: admin.messages.at(dead, 0))
         await failing.commit()
         await _until(lambda: _exists(of))
+        await _until(lambda: _counted(admin, of), COUNTING)
         yield {
             "offset_id": sent[1].offset_message_id,
             "unique_id": sent[0].message_id,
@@ -322,6 +343,13 @@ def _compaction_log(of: Cluster) -> Path:
     return min((of.store / "compaction").glob("compactionLog/Latest/0/0*"))
 
 
+async def _counted(admin: AdminClient, of: Cluster) -> None:
+    """Fail unless the figures of the last minute have all messages."""
+    stats = await admin.brokers.stats(of.broker, "TOPIC_PUT_NUMS", "Facts")
+    assert stats.stats_minute is not None
+    assert stats.stats_minute.sum == MESSAGES
+
+
 async def _exists(of: Cluster) -> None:
     _compaction_log(of)
 
@@ -349,6 +377,8 @@ class Outcome:
     """Whether it did what it was asked for, by exit code or because it printed no exception."""
     trouble: str = ""
     """An exception of ours that nobody caught."""
+    exit_code: int | None = None
+    """That of ours; Java's is always 0."""
 
 
 def run(of: Cluster, who: str, facts: Mapping[str, str]) -> dict[Case, Outcome]:
@@ -364,7 +394,7 @@ def run(of: Cluster, who: str, facts: Mapping[str, str]) -> dict[Case, Outcome]:
         shutil.rmtree(place, ignore_errors=True)
     done = _ours(of, lines) if who == OWN else _java(of, who, lines)
     return {
-        case: Outcome(mask(each.text + written(line.words), known), each.is_done, each.trouble)
+        case: replace(each, text=mask(each.text + written(line.words), known))
         for case, each, line in zip(chosen, done, lines, strict=True)
     }
 
@@ -383,7 +413,9 @@ FAILURE = re.compile(r"^(Caused by|[\w.]+Exception\b)", re.MULTILINE)
 
 def _ours(of: Cluster, lines: Sequence[Line]) -> list[Outcome]:
     done = run_ours(lines, of.name_server, of.directory / "ours", ROOT, PASSWORD)
-    return [Outcome(each.output, each.exit_code == 0, each.trouble) for each in done]
+    return [
+        Outcome(each.output, each.exit_code == 0, each.trouble, each.exit_code) for each in done
+    ]
 
 
 def written(words: Sequence[str]) -> str:

@@ -15,7 +15,9 @@ MASKS = [
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d([,:]\d{3})?|\b20\d{15}\b", "<time>"),
     (r"\b\d+\.\d+\b", "<rate>"),
     (r"\b1\d{12}\b", "<ms>"),
-    (r"^(thread|task) .*|^ *File \".*", ""),  # what our client does at the moment
+    # What the threads of our client do at the moment.
+    (r'^(thread|task) .*|^ *File "[^\n]*(\n {4,}[^\n]*)*', ""),
+    (r".*\(mqadmin-\d+\).*", ""),  # a producer that a broker keeps for a while
     (r"\bV\d_\d_\d\w*|version=\d+", "<version>"),
     (r"\S+/([\w-]+-<ms>\.(after|before))", r"<file> \1"),
     (r"(PRODUCE-|Task-|Thread-)\d+", r"\1<number>"),

@@ -1,51 +1,29 @@
 """Java's mqadmin, 4.9.8 and 5.5.0: every command shows of our cluster what it shows of Apache's.
 
 The commands are in `mqadmin_cases`, with the reason where something differs. Both clusters hold the
-same messages and have the same clients connected.
+same messages and have the same clients connected. Our mqadmin runs the same command lines.
 """
 
-import asyncio
 import re
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
+from bolide.cli import app
+from bolide.cli.program import AdminGroup
 from tests.interop.bench import Bench
 from tests.interop.conftest import obtain_or_skip
 from tests.interop.mqadmin import run_commands
-from tests.interop.mqadmin_cases import (
-    APACHE,
-    CASES,
-    NEW,
-    OLD,
-    OURS,
-    OWN,
-    Case,
-    Place,
-    cases,
+from tests.interop.mqadmin_cases import CASES, OWN, Case, Place, cases
+from tests.interop.mqadmin_runs import (
+    VERSIONS,
+    Twins,
+    disagreement,
+    disagreement_of_ours,
+    run_all,
 )
-from tests.interop.mqadmin_clusters import Cluster, Outcome, cluster, content, run, settle
-from tests.interop.mqadmin_comparison import difference
-
-VERSIONS = (NEW, OLD)
-TURNS = dict.fromkeys(Place, (*VERSIONS, OWN)) | {
-    # Java's clients stay on Apache's broker for a while: who is connected must be the same.
-    Place.PLAIN: (OWN, *VERSIONS)
-}
-Printed = Mapping[str, Mapping[Case, Outcome]]
-"""The outcome of each case by who ran it."""
-
-
-@dataclass(frozen=True)
-class Twins:
-    """What was printed of our cluster and of Apache's."""
-
-    ours: Printed
-    apache: Printed
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +32,6 @@ def twins_at(
 ) -> Callable[[Place], Twins]:
     for version in VERSIONS:
         obtain_or_skip(version)
-
     found: dict[Place, Twins | Exception] = {}
 
     def find(place: Place) -> Twins:
@@ -70,24 +47,6 @@ def twins_at(
         return twins
 
     return find
-
-
-def run_all(place: Place, bench: Bench, directory: Path) -> Twins:
-    """Run the cases of a place on both clusters at once."""
-    with ExitStack() as stack, ThreadPoolExecutor() as pool:
-        starts = [cluster(place, kind, bench, directory / kind) for kind in (OURS, APACHE)]
-        clusters = list(pool.map(stack.enter_context, starts))
-        return Twins(*pool.map(lambda each: asyncio.run(printed(each)), clusters))
-
-
-async def printed(of: Cluster) -> Printed:
-    """Run the cases while clients of ours are connected."""
-    outcomes: dict[str, dict[Case, Outcome]] = {}
-    async with content(of) as facts:
-        for who in TURNS[of.place]:
-            await settle(of)
-            outcomes[who] = await asyncio.to_thread(run, of, who, facts)
-    return outcomes
 
 
 def each_case(*who: str) -> pytest.MarkDecorator:
@@ -107,46 +66,61 @@ def each_case(*who: str) -> pytest.MarkDecorator:
 
 
 @each_case(*VERSIONS)
-def test_it_shows_of_ours_what_it_shows_of_apache(
+def test_javas_shows_of_our_cluster_what_it_shows_of_apaches(
     twins_at: Callable[[Place], Twins], who: str, case: Case
 ) -> None:
-    twins = twins_at(case.place)
-    ours, apache = twins.ours[who][case].text, twins.apache[who][case].text
-    differing = difference(case, ours, apache)
-
-    assert re.search(case.shows, ours, re.MULTILINE), ours
-    if who == OLD and case.old_fails:
-        assert "Exception" in apache
-        assert "Exception" not in ours
-    elif case.differs:
-        assert differing, "it is the same: it needs no reason any more"
-    else:
-        assert not differing, differing
-        assert bool(apache) != case.silent
+    found = disagreement(twins_at(case.place), who, case)
+    assert not found, found
 
 
 @each_case(OWN)
 def test_ours_shows_of_both_clusters_the_same_and_ends_as_javas(
     twins_at: Callable[[Place], Twins], who: str, case: Case
 ) -> None:
-    twins = twins_at(case.place)
-    java = NEW if case.words_for(NEW) else OLD
-    for printed in (twins.ours, twins.apache):
-        own, theirs = printed[who][case], printed[java][case]
-        assert not own.trouble
-        assert "Traceback" not in own.text
-        assert own.text
-        if not case.ours:
-            assert own.is_done == theirs.is_done, (own.text, theirs.text)
-    ours, apache = twins.ours[who][case], twins.apache[who][case]
-    if not case.differs:
-        assert ours.is_done == apache.is_done, (ours.text, apache.text)
-        if ours.is_done:
-            assert not difference(case, ours.text, apache.text)
+    found = disagreement_of_ours(twins_at(case.place), case)
+    assert not found, found
 
 
-def test_every_command_has_a_case(java_module_bench: Bench) -> None:
-    for version in VERSIONS:
-        (listed,) = run_commands(java_module_bench, version, "127.0.0.1:1", [[]])
-        names = set(re.findall(r"^   (\w+) ", listed, re.MULTILINE))
-        assert names == {case.command for case in CASES if case.words_for(version)}
+@pytest.fixture(scope="module")
+def options(java_module_bench: Bench) -> dict[str, dict[str, set[str]]]:
+    """The options of each command, by release, as the jars' own help has them."""
+    return {version: options_in(java_module_bench, version) for version in VERSIONS}
+
+
+def options_in(bench: Bench, version: str) -> dict[str, set[str]]:
+    obtain_or_skip(version)
+    chosen = sorted({case.command for case in CASES})
+    listed, *helps = run_commands(
+        bench, version, "127.0.0.1:1", [[], *(["help", name] for name in chosen)]
+    )
+    found = dict(zip(chosen, map(options_of, helps), strict=True))
+    names = re.findall(r"^   (\w+) ", listed, re.MULTILINE)
+    return {name: found.get(name, set()) for name in names}
+
+
+def options_of(shown: str) -> set[str]:
+    """The options that a command's help lists, short and long."""
+    pairs = OPTION.findall(shown)
+    return {f"--{long}" for _, long in pairs} | {short for short, _ in pairs if short}
+
+
+OPTION = re.compile(r"^ +(?:(-\w+),)?--([\w ]+?) +(?:<arg>)? ", re.MULTILINE)
+
+
+def test_every_command_of_the_jars_has_a_case(options: dict[str, dict[str, set[str]]]) -> None:
+    for version, found in options.items():
+        assert found.keys() == {case.command for case in CASES if case.words_for(version)}
+
+
+def test_ours_has_every_command_and_every_option(options: dict[str, dict[str, set[str]]]) -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    admin = group.commands["admin"]
+    assert isinstance(admin, AdminGroup)
+    for found in options.values():
+        for name, wanted in found.items():
+            command = admin.get_command(typer.Context(admin), name)
+            assert command is not None, name
+            known = {each for option in command.params for each in option.opts}
+            assert wanted - known == {"-h", "--help"}, name
+            assert len(wanted) > 2

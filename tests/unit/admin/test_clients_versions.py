@@ -2,7 +2,7 @@
 
 import pytest
 
-from bolide.version import ROCKETMQ_VERSION, version_name
+from bolide.version import ROCKETMQ_VERSION, ROCKETMQ_VERSION_NAME, version_name
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,8 @@ from bolide.version import ROCKETMQ_VERSION, version_name
         (213, "V4_0_0"),
         (409, "V4_9_8"),
         (413, "V5_0_0"),
-        (ROCKETMQ_VERSION, "V5_3_3"),
+        (479, "V5_3_3"),
+        (ROCKETMQ_VERSION, ROCKETMQ_VERSION_NAME),
         (611, "V5_9_9"),
         (612, "HIGHER_VERSION"),
     ],

@@ -115,7 +115,7 @@ async def test_javas_tools_can_read_the_numbers(tables: BrokerTables) -> None:
             int(info[key])
     assert 0 <= float(info["commitLogDiskRatio"]) <= 1
     assert info["brokerActive"] == "true"
-    assert info["brokerVersionDesc"] == "V5_3_3"
+    assert info["brokerVersionDesc"] == "V5_5_0"
 
 
 @on_loop

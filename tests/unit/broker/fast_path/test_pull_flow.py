@@ -49,7 +49,7 @@ def header(offset: object = 3200, commit: object = -1, opaque: object = 7, more:
     return (
         (
             '{"code":11,"extFields":{"consumerGroup":"g","topic":"T","queueOffset":"%s","queueId":"0",'
-            '"commitOffset":"%s"%s},"flag":0,"opaque":%s,"version":479}'
+            '"commitOffset":"%s"%s},"flag":0,"opaque":%s,"version":513}'
         )
         .__mod__((offset, commit, more, opaque))
         .encode()

@@ -38,6 +38,7 @@ from bolide.protocol.headers.clients import (
     UnregisterClientHeader,
 )
 from bolide.protocol.refusals import ConsumerNotOnline, ServerError, SubscriptionMalformed
+from bolide.version import ROCKETMQ_VERSION
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.broker_tables import BrokerTables, Caller, served
 
@@ -91,7 +92,7 @@ async def test_a_heartbeat_makes_the_group_its_retry_topic_and_a_member(
         assert (retry.read_queue_nums, retry.write_queue_nums, retry.perm) == (1, 1, 6)
         assert tables.clients.find_consumer("g", "a") is caller.connection
         (member,) = tables.clients.producers("p")
-        assert (member.language, member.version) == ("PYTHON", 479)
+        assert (member.language, member.version) == ("PYTHON", ROCKETMQ_VERSION)
         assert member.identity is None
 
 
@@ -273,7 +274,7 @@ async def test_producers_are_shown_by_group_and_all_together(tables: BrokerTable
         assert [each.client_id for each in shown.connection_set] == ["a"]
         answer = await caller.call(RequestCode.GET_ALL_PRODUCER_INFO)
         (one,) = fastjson.decode(answer.body, ProducerTable).data["p"]
-        assert (one.client_id, one.version) == ("a", 479)
+        assert (one.client_id, one.version) == ("a", ROCKETMQ_VERSION)
         assert one.last_update_timestamp == int(tables.clock.now * 1000)
 
 
