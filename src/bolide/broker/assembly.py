@@ -50,7 +50,7 @@ from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.queue_locks import QueueLocks
 from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topic_handlers import TopicHandlers
-from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.metadata.topics import TopicTable, is_system_topic
 from bolide.broker.pop.ack_handlers import PopAckHandlers
 from bolide.broker.pop.acting import ActingPop
 from bolide.broker.pop.notification import NotificationHandlers
@@ -141,7 +141,10 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
     config, levels = cell.value, delay_levels(given.store_cell.value.message_delay_level)
     background, long_polling = Background(), LongPolling()
     statistics = Statistics(
-        config.broker_cluster_name, now, idle_minutes=config.max_stats_idle_time
+        config.broker_cluster_name,
+        now,
+        idle_minutes=config.max_stats_idle_time,
+        is_system=lambda topic: is_system_topic(topic, cell.value),
     )
 
     # Metadata: topics, groups, offsets, clients.
@@ -200,6 +203,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         now=now,
         disk=given.disk,
         continuations=(recurring.continued,),
+        on_stored=statistics.stored,
     )
     peers = Peers(cell)
     transactions = Coordinator(
@@ -436,6 +440,7 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
             filters=parts.filters,
             cell=parts.cell,
             identify=given.gate.identify if given.gate.access.verifies_identity else None,
+            on_registered=parts.statistics.registered,
         ),
         OffsetHandlers(
             store=parts.store,

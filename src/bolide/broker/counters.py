@@ -1,7 +1,9 @@
 """Sliding-window counters (`StatsItem`) and latency percentiles per minute.
 
 A counter is sampled every 10 s for the last minute, every 10 min for the last hour and every hour
-for the last day. Callers count by adding to the list `sums`, so counting is cheap.
+for the last day. What it says of a window reaches up to now and, while the window is not full, back
+to the first count; RocketMQ's begins with its first sample, up to an hour later. Callers count by
+adding to the list `sums`, so counting is cheap.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,6 +20,9 @@ SIZE: Final = 1
 TIME: Final = 2
 """Milliseconds."""
 CALLS: Final = 3
+TIMED: Final = 4
+"""Calls whose time is in TIME; others have none that says anything."""
+_SUMS: Final = 5
 
 SAMPLE_SECONDS: Final = 10.0
 
@@ -30,9 +35,10 @@ class Sample(NamedTuple):
 class Window:
     """The newest samples of a counter, at a fixed interval."""
 
-    __slots__ = ("_interval", "_samples")
+    __slots__ = ("_interval", "_samples", "_started")
 
-    def __init__(self, interval: float, length: int) -> None:
+    def __init__(self, started: float, interval: float, length: int) -> None:
+        self._started = started
         self._interval = interval
         self._samples: deque[Sample] = deque(maxlen=length)
 
@@ -42,7 +48,7 @@ class Window:
         if samples and samples[0].sums == sums:
             return
         if not samples:
-            samples.append(Sample(now - self._interval, (0.0,) * len(sums)))
+            samples.append(Sample(self._started, (0.0,) * len(sums)))
         elif samples[0].sums == samples[-1].sums:
             self._fill(now)
         samples.append(Sample(now, sums))
@@ -54,18 +60,24 @@ class Window:
             Sample(now - back * self._interval, idle) for back in range(length - 1, 0, -1)
         )
 
-    def stats(self, index: int) -> StatsWindow:
+    def since(self, now: float) -> tuple[float, tuple[float, ...]]:
+        """Seconds that the window covers, and the sums at its begin."""
         if not self._samples:
-            return StatsWindow()
+            return max(now - self._started, SAMPLE_SECONDS), (0.0,) * _SUMS
+        span = self._interval * ((self._samples.maxlen or 1) - 1)
+        oldest = now - span - self._interval / 2
+        for sample in self._samples:
+            if sample.time >= oldest:
+                return max(now - sample.time, SAMPLE_SECONDS), sample.sums
+        return span, self._samples[-1].sums  # idle for longer than the window
+
+    @property
+    def rate(self) -> tuple[float, float]:
+        """Messages and seconds between the first and the last sample; 0 seconds without any."""
+        if not self._samples:
+            return 0.0, 0.0
         first, last = self._samples[0], self._samples[-1]
-        total = last.sums[index] - first.sums[index]
-        calls = last.sums[CALLS] - first.sums[CALLS]
-        seconds = last.time - first.time
-        return StatsWindow(
-            sum=round(total),
-            tps=total / seconds if seconds > 0 else 0.0,
-            avgpt=total / calls if calls > 0 else 0.0,
-        )
+        return last.sums[COUNT] - first.sums[COUNT], last.time - first.time
 
 
 class Counter:
@@ -74,16 +86,16 @@ class Counter:
     __slots__ = ("_calls", "_day", "_hour", "_minute", "changed", "parts", "sums")
 
     def __init__(self, now: float) -> None:
-        self.sums = [0.0, 0.0, 0.0, 0.0]
+        self.sums = [0.0] * _SUMS
         self.parts: list[Counter] = []
         self.changed = now
         self._calls = 0.0
-        self._minute = Window(SAMPLE_SECONDS, 7)
-        self._hour = Window(600.0, 7)
-        self._day = Window(3600.0, 25)
+        self._minute = Window(now, SAMPLE_SECONDS, 7)
+        self._hour = Window(now, 600.0, 7)
+        self._day = Window(now, 3600.0, 25)
 
     def sample(self, now: float, *, for_hour: bool, for_day: bool) -> None:
-        sums = self._total()
+        sums = self.totals()
         if sums[CALLS] != self._calls:
             self._calls, self.changed = sums[CALLS], now
         self._minute.add(now, sums)
@@ -92,21 +104,37 @@ class Counter:
         if for_day:
             self._day.add(now, sums)
 
-    def tps(self, index: int = COUNT) -> float:
-        """Rate per second over the last minute."""
-        return self._minute.stats(index).tps
+    def tps(self, now: float) -> float:
+        """Rate per second over the last minute, up to the last sample: for figures of many."""
+        count, seconds = self._minute.rate
+        if seconds:
+            return count / max(seconds, SAMPLE_SECONDS)
+        return _window(self._minute, now, self.totals(), COUNT, None).tps
 
-    def stats(self, index: int) -> BrokerStats:
-        return BrokerStats(
-            stats_minute=self._minute.stats(index),
-            stats_hour=self._hour.stats(index),
-            stats_day=self._day.stats(index),
+    def stats(self, now: float, index: int, calls: int | None) -> BrokerStats:
+        """The figures of one sum; `calls` is the sum that its average is by, None without one."""
+        sums = self.totals()
+        minute, hour, day = (
+            _window(window, now, sums, index, calls)
+            for window in (self._minute, self._hour, self._day)
         )
+        return BrokerStats(stats_minute=minute, stats_hour=hour, stats_day=day)
 
-    def _total(self) -> tuple[float, ...]:
+    def totals(self) -> tuple[float, ...]:
         if not self.parts:
             return tuple(self.sums)
         return tuple(map(sum, zip(*(part.sums for part in self.parts), strict=True)))
+
+
+def _window(
+    window: Window, now: float, sums: tuple[float, ...], index: int, calls: int | None
+) -> StatsWindow:
+    seconds, first = window.since(now)
+    total = sums[index] - first[index]
+    count = 0.0 if calls is None else sums[calls] - first[calls]
+    return StatsWindow(
+        sum=round(total), tps=total / seconds, avgpt=total / count if count > 0 else 0.0
+    )
 
 
 EDGES = (

@@ -88,8 +88,9 @@ class DelayScheduler:
         self._acted: dict[int, int] = {}
         """Offsets that this slave has reached while its group had no master, until a master has
         reached them too."""
-        self.on_delivered: Listeners[str, int] = Listeners()
-        """A message was stored in its topic; the size of its record."""
+        self.on_delivered: Listeners[int, str, int, int] = Listeners()
+        """A message was stored in its topic: the queue of its level, the topic and its queue, and
+        the size of its record."""
         intake.watch(SCHEDULE_TOPIC, self._arrived.set)
 
     @property
@@ -233,7 +234,8 @@ class DelayScheduler:
             try:
                 appended = self._intake.append(draft)
                 self._redeliver_if_lost(level, record.queue_offset, appended)
-                self.on_delivered(draft.topic.decode(errors="replace"), appended.size)
+                topic = draft.topic.decode(errors="replace")
+                self.on_delivered(level - 1, topic, draft.queue_id, appended.size)
             except RecordTooLarge:  # maxMessageSize was reduced and may be raised again
                 raise
             except ValueError as exc:

@@ -52,13 +52,21 @@ class Maintenance:
             await uninterrupted(on_saving_thread(self._save_due))
             if time.monotonic() >= self._next_sample:
                 self._next_sample += _SAMPLE_PERIOD
+                await self._sample()
                 for job in (
-                    self.statistics.sample,
                     self.clients.expire,
                     self.locks.expire,
                     self.filters.sweep,
                 ):
                     _attempt(job)
+
+    async def _sample(self) -> None:
+        """Sample the statistics, and let other tasks run meanwhile."""
+        try:
+            for _ in self.statistics.sample_in_slices():
+                await asyncio.sleep(0)
+        except Exception:
+            log.exception("the statistics cannot be sampled")
 
     def save(self) -> None:
         """Write all changed tables. Blocks."""

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +26,7 @@ from bolide.broker.replicas.membership import Membership
 from bolide.broker.replicas.role import Role, configured_role
 from bolide.broker.settings import config as settings
 from bolide.broker.settings.config import HA_PORT_DELTA, VIP_PORT_DELTA, BrokerConfig
+from bolide.broker.statistics import Statistics
 from bolide.broker.tables import Tables
 from bolide.broker.term import Term, report_end
 from bolide.config import ConfigCell
@@ -255,6 +256,7 @@ class Broker:
         """Serve in a term that follows another one."""
         before, self._term = self._term, term
         self.parts.clients.adopt(before.parts.clients)
+        self._count_connections(self.parts.statistics)
         for server in self._servers:
             server.switch(self.parts.dispatcher, self.parts.connection_lost, self.parts.fast_path)
         may_act = self.membership is None or self.membership.has_lease
@@ -264,6 +266,18 @@ class Broker:
             self._lease_changed(False, is_new=True)
         took = time.monotonic() - self._role_begun
         log.warning("this broker is %s now, after %.3f s", self.parts.role, took)
+
+    def _count_connections(self, statistics: Statistics) -> None:
+        """Have the statistics told of connections, from now on."""
+
+        def counted() -> list[int]:
+            each = [astuple(server.counts) for server in self._servers]
+            return [sum(counts) for counts in zip(*each, strict=True)]
+
+        before = counted()
+        statistics.before_read.add(
+            lambda: statistics.channels([a - b for a, b in zip(counted(), before, strict=True)])
+        )
 
     def _run_jobs(self, *, may_act: bool = True) -> None:
         self._registered = self._registration()
@@ -355,6 +369,7 @@ class Broker:
                 fast=parts.fast_path,
             )
             self._servers.append(await starting.enter_async_context(server))
+        self._count_connections(parts.statistics)
         # Both at once: a client whose pull is answered at shutdown would pull again immediately.
         starting.push_async_callback(close_all, self._servers)
 

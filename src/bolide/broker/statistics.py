@@ -6,23 +6,34 @@ and groups are the totals of their queues; they are computed when sampled or que
 
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
-from bolide.broker.counters import CALLS, COUNT, SIZE, TIME, Counter, Latencies
+from bolide.broker.counters import CALLS, COUNT, SIZE, TIME, TIMED, Counter, Latencies
 from bolide.broker.metrics.traffic import Traffic
 from bolide.events import Listeners
+from bolide.model.names import SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from bolide.protocol.bodies.stats import BrokerStats, StatsWindow
 
 _HOUR_SAMPLE, _DAY_SAMPLE = 600.0, 3600.0
 _MINUTE = 60.0
 _MAX_HISTORY = 61
+_SLICE = 500
+"""Counters that are sampled at a time: some two milliseconds."""
+_SHORT_IDLE, _LEAST_IDLE = 10, 30
+"""Minutes: RocketMQ reads a limit of up to 10 as 30."""
+_BY_CALL = {COUNT: CALLS, SIZE: CALLS, TIME: TIMED}
+
+SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
+"""Delivers messages with a delay level, as far as the statistics are concerned."""
+CHANNEL_EVENTS: Final = ("CONNECT", "CLOSE", "EXCEPTION", "IDLE")
 
 
 class Totals(NamedTuple):
     """Counts since the start."""
 
     sent: int = 0
+    """Messages stored, by clients and by the broker itself."""
     sent_bytes: int = 0
     failed: int = 0
     got: int = 0
@@ -31,15 +42,46 @@ class Totals(NamedTuple):
     """Reads that returned messages."""
     missed: int = 0
     """Reads that returned none."""
+    user_sent: int = 0
+    """Messages stored in topics that are not system topics."""
+    user_got: int = 0
+    """Messages delivered from topics that are not system topics."""
+
+
+class View(NamedTuple):
+    """What a name and key of RocketMQ show of a counter."""
+
+    counter: Counter
+    shown: int
+    """Index of the sum that it shows."""
+    calls: int | None
+    """The sum that averages are by; RocketMQ counts no calls for figures of the broker."""
+
+
+class _Queue(NamedTuple):
+    """The sums that an operation on a queue adds to."""
+
+    sums: list[float]
+    broker: list[float]
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether every broker has this topic as a system topic; its settings add more."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 class Statistics:
     """All counters of a broker. Call `sample` every 10 s; `now` is the wall clock."""
 
     def __init__(
-        self, cluster: str, now: Callable[[], float] = time.time, *, idle_minutes: int = -1
+        self,
+        cluster: str,
+        now: Callable[[], float] = time.time,
+        *,
+        idle_minutes: int = -1,
+        is_system: Callable[[str], bool] = is_system_topic,
     ) -> None:
-        self.idle_minutes = idle_minutes
+        self.idle_minutes = _LEAST_IDLE if 0 <= idle_minutes <= _SHORT_IDLE else idle_minutes
         """Minutes of inactivity after which counters of a topic or group are dropped; -1: never."""
         self.traffic = Traffic()
         """What metrics count."""
@@ -50,13 +92,15 @@ class Statistics:
         self.before_read: Listeners[[]] = Listeners()
         """Sums are about to be read: parts that count on their own add their pending counts."""
         self._now = now
+        self._is_system = is_system
         self._started = now()
         self._day = _day_of(self._started)
-        self._missed = self._failed = 0
-        self._put_queues: dict[tuple[str, int], list[float]] = {}
-        self._get_queues: dict[tuple[str, str, int], list[float]] = {}
+        self._missed = self._failed = self._unreported = self._unreported_bytes = 0
+        self._put_queues: dict[tuple[str, int], _Queue] = {}
+        self._get_queues: dict[tuple[str, str, int], _Queue] = {}
         self._lags: dict[tuple[str, str, int], tuple[int, float]] = {}
-        self._views: dict[tuple[str, str], tuple[Counter, int]] = {}
+        self._views: dict[tuple[str, str], View] = {}
+        self._counters: dict[Counter, None] = {}
         self._owners: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._history: deque[tuple[float, Totals]] = deque(
             [(self._started, Totals())], _MAX_HISTORY
@@ -64,8 +108,21 @@ class Statistics:
         self._next_minute, self._next_hour, self._next_day = (
             self._started + step for step in (_MINUTE, _HOUR_SAMPLE, _DAY_SAMPLE)
         )
-        self._broker_put = self._counter("", "", {("BROKER_PUT_NUMS", cluster): COUNT}).sums
-        self._broker_get = self._counter("", "", {("BROKER_GET_NUMS", cluster): COUNT}).sums
+        self._put, self._user_put = self._broker_counter("PUT", cluster)
+        self._get, self._user_get = self._broker_counter("GET", cluster)
+        self._acks, self._checkpoints, self._consumer_beats, self._producer_beats = (
+            self._counter("", "", {(name, cluster): COUNT}, calls)
+            for name, calls in {
+                "BROKER_ACK_NUMS": None,
+                "BROKER_CK_NUMS": None,
+                "CONSUMER_REGISTER_TIME": CALLS,
+                "PRODUCER_REGISTER_TIME": CALLS,
+            }.items()
+        )
+        self._channels = [
+            self._counter("", "", {("CHANNEL_ACTIVITY", event): COUNT}, CALLS)
+            for event in CHANNEL_EVENTS
+        ]
 
     # ---- counting
 
@@ -73,36 +130,44 @@ class Statistics:
         self.before_read()
 
     def sent(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
-        """Count messages stored in a queue by one call, and the duration of the call."""
-        sums = self._put_queues.get((topic, queue_id)) or self._new_put_queue(topic, queue_id)
-        total, milliseconds = self._broker_put, seconds * 1000
-        sums[COUNT] += count
-        sums[SIZE] += size
-        sums[TIME] += milliseconds
-        sums[CALLS] += 1
-        total[COUNT] += count
-        total[SIZE] += size
-        total[CALLS] += 1
-        self.put_latencies.add(milliseconds)
+        """Count messages that a client's call stored in a queue, and the duration of the call."""
+        self._add_sent(topic, queue_id, count, size, 1, seconds)
+        self.put_latencies.add(seconds * 1000)
 
     def sent_singly(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
         """Count messages stored in a queue by one call each; `seconds` is the duration per call.
 
         Does not update `put_latencies`: the caller uses `add_put_latency`.
         """
-        sums = self._put_queues.get((topic, queue_id)) or self._new_put_queue(topic, queue_id)
-        total, milliseconds = self._broker_put, seconds * 1000
+        self._add_sent(topic, queue_id, count, size, count, seconds)
+
+    def _add_sent(
+        self, topic: str, queue_id: int, count: int, size: int, calls: int, seconds: float
+    ) -> None:
+        found = self._put_queues.get((topic, queue_id)) or self._new_put_queue(topic, queue_id)
+        sums, total = found
         sums[COUNT] += count
         sums[SIZE] += size
-        sums[TIME] += milliseconds * count
-        sums[CALLS] += count
+        sums[TIME] += seconds * 1000 * calls
+        sums[CALLS] += calls
+        sums[TIMED] += calls
         total[COUNT] += count
         total[SIZE] += size
-        total[CALLS] += count
+        total[CALLS] += calls
 
     def add_put_latency(self, count: int, seconds: float) -> None:
         """Add `count` sends of the same duration to the latency histogram."""
         self.put_latencies.add(seconds * 1000, count)
+
+    def stored(self, topic: str, queue_id: int, size: int) -> None:
+        """Count a message that the broker itself stored for delivery; no client waited for it."""
+        sums, total = self._put_queues.get((topic, queue_id)) or self._new_put_queue(
+            topic, queue_id
+        )
+        for each in (sums, total):
+            each[COUNT] += 1
+            each[SIZE] += size
+            each[CALLS] += 1
 
     def failed(self) -> None:
         """Count a message that could not be stored."""
@@ -123,16 +188,21 @@ class Statistics:
         queue_id: int,
         count: int,
         size: int,
-        seconds: float,
+        seconds: float | None,
     ) -> None:
-        """Like `got`, for several reads with a total duration; does not update `get_latencies`."""
+        """Like `got`, for several reads with a total duration; does not update `get_latencies`.
+
+        Args:
+            seconds: None for reads of a pop, which `popped` is told the duration of.
+        """
         key = (group, topic, queue_id)
-        sums = self._get_queues.get(key) or self._new_get_queue(*key)
-        total = self._broker_get
+        sums, total = self._get_queues.get(key) or self._new_get_queue(*key)
         sums[COUNT] += count
         sums[SIZE] += size
-        sums[TIME] += seconds * 1000
         sums[CALLS] += calls
+        if seconds is not None:
+            sums[TIME] += seconds * 1000
+            sums[TIMED] += calls
         total[COUNT] += count
         total[SIZE] += size
         total[CALLS] += calls
@@ -145,42 +215,117 @@ class Statistics:
         """Record the lag of a group in a queue, in bytes and seconds."""
         self._lags[group, topic, queue_id] = (size, seconds)
 
-    def sent_back(self, group: str, topic: str) -> None:
-        """Count a message that a consumer sent back for redelivery."""
-        self._count("SNDBCK_PUT_NUMS", group, topic, 1)
+    def caught_up(self, group: str, topic: str, queue_id: int) -> None:
+        """Record that a group has read a queue to its end."""
+        key = (group, topic, queue_id)
+        if key in self._lags:
+            self._lags[key] = (0, 0.0)
 
-    def dead_lettered(self, group: str, topic: str, count: int) -> None:
-        self.traffic.dead_lettered(group, topic, count)
-        self._count("DLQ_PUT_NUMS", group, topic, count)
-        self._count("SNDBCK2DLQ_TIMES", group, topic, count)
+    def delivered_delayed(self, queue_id: int, topic: str, to_queue: int, size: int) -> None:
+        """Count a message with a delay level that was moved to its topic."""
+        self.traffic.delayed_delivered(topic, size)
+        sums, _ = self._get_queues.get(
+            (SCHEDULE_GROUP, SCHEDULE_TOPIC, queue_id)
+        ) or self._new_get_queue(SCHEDULE_GROUP, SCHEDULE_TOPIC, queue_id)
+        sums[COUNT] += 1
+        sums[SIZE] += size
+        sums[CALLS] += 1
+        self.stored(topic, to_queue, size)
 
-    def popped(self, group: str, topic: str) -> None:
-        """Count a pop that returned messages."""
-        self._count("GROUP_CK_NUMS", group, topic, 1)
+    def sent_back(self, group: str, topic: str, size: int, delayed_in: int | None) -> None:
+        """Count a message that a consumer sent back for redelivery.
+
+        As RocketMQ does, the topic counts that holds it until then, and the broker when it is
+        delivered; a dead letter is in neither.
+
+        Args:
+            delayed_in: the queue of delayed messages that it went to, None if to none.
+        """
+        self._count("SNDBCK_PUT_NUMS", group, f"{topic}@{group}", topic, 1)
+        self._unreported += 1
+        self._unreported_bytes += size
+        if delayed_in is not None:
+            sums, _ = self._put_queues.get((SCHEDULE_TOPIC, delayed_in)) or self._new_put_queue(
+                SCHEDULE_TOPIC, delayed_in
+            )
+            sums[COUNT] += 1
+            sums[SIZE] += size
+            sums[CALLS] += 1
+
+    def dead_lettered(self, group: str, topic: str, *, by_broker: bool) -> None:
+        """Count a message moved to the dead letters: sent back, or by a client that retries."""
+        self.traffic.dead_lettered(group, topic, 1)
+        self._count("DLQ_PUT_NUMS", group, f"{topic}@{group}", topic, 1)
+        if by_broker:  # the key begins with the owner of an account, which is never there
+            self._count(
+                "SNDBCK2DLQ_TIMES", group, f"null@{topic}@{group}@SEND_BACK_TO_DLQ", topic, 1
+            )
+
+    def popped(self, group: str, topic: str, queue_id: int, seconds: float) -> None:
+        """Count a pop that returned messages; it may have named no queue."""
+        self.get_latencies.add(seconds * 1000)
+        if queue_id >= 0:
+            sums = (
+                self._get_queues.get((group, topic, queue_id))
+                or self._new_get_queue(group, topic, queue_id)
+            ).sums
+        else:
+            view = ("GROUP_GET_LATENCY", f"{queue_id}@{topic}@{group}")
+            sums = self._counter(group, topic, {view: TIME}).sums
+            sums[CALLS] += 1
+        sums[TIME] += seconds * 1000
+        sums[TIMED] += 1
+
+    def leased(self, group: str, topic: str, count: int = 1) -> None:
+        """Count checkpoints: one for each queue of a pop, and for each changed invisible time."""
+        self._count("GROUP_CK_NUMS", group, f"{topic}@{group}", topic, count)
+        self._checkpoints.sums[COUNT] += count
 
     def acknowledged(self, group: str, topic: str, count: int) -> None:
-        self._count("GROUP_ACK_NUMS", group, topic, count)
+        self._count("GROUP_ACK_NUMS", group, f"{topic}@{group}", topic, count)
+        self._acks.sums[COUNT] += count
+
+    def registered(self, consumers: int, producers: int, seconds: float) -> None:
+        """Count the groups that a heartbeat registers, and how long it took for each of them."""
+        for counter, groups in (
+            (self._consumer_beats, consumers),
+            (self._producer_beats, producers),
+        ):
+            counter.sums[COUNT] += seconds * 1000 * groups
+            counter.sums[CALLS] += groups
+
+    def channels(self, counts: Sequence[int]) -> None:
+        """Take over how often connections were opened, closed, broken and closed as idle."""
+        for counter, count in zip(self._channels, counts, strict=True):
+            counter.sums[COUNT] = counter.sums[CALLS] = count
 
     # ---- periodic work
 
     def sample(self) -> None:
         """Sample all counters and drop idle ones."""
+        for _ in self.sample_in_slices():
+            pass
+
+    def sample_in_slices(self) -> Iterator[None]:
+        """As `sample`; yields every few milliseconds, so that other work can run."""
         self._collect()
         now = self._now()
         for_hour, for_day = now >= self._next_hour, now >= self._next_day
-        for counter in {id(counter): counter for counter, _ in self._views.values()}.values():
+        for number, counter in enumerate(list(self._counters)):
+            if number and number % _SLICE == 0:
+                yield
             counter.sample(now, for_hour=for_hour, for_day=for_day)
         self._history.append((now, self.totals))
         if now >= self._next_minute:
             self._next_minute = now + _MINUTE
             self.put_latencies.begin_minute()
             self.get_latencies.begin_minute()
+            self._drop_idle(now)
         if for_hour:
             self._next_hour = now + _HOUR_SAMPLE
         if for_day:
             self._next_day = now + _DAY_SAMPLE
         self._start_day(now)
-        self._drop_idle(now)
 
     def forget_topic(self, topic: str) -> None:
         self._collect()
@@ -200,7 +345,12 @@ class Statistics:
         if name in {"GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME"}:
             return self._view_lag(name, key)
         found = self._views.get((name, key))
-        return found[0].stats(found[1]) if found else None
+        if found is None:
+            return None
+        counter, index, calls = found
+        if index == TIME and not counter.totals()[TIMED]:
+            return None  # no client has waited for this queue yet
+        return counter.stats(self._now(), index, calls)
 
     def _view_lag(self, name: str, key: str) -> BrokerStats | None:
         queue_id, _, pair = key.partition("@")
@@ -226,24 +376,26 @@ class Statistics:
     def put_tps(self, topic: str) -> float:
         """Messages stored per second over the last minute."""
         found = self._views.get(("TOPIC_PUT_NUMS", topic))
-        return found[0].tps() if found else 0.0
+        return found.counter.tps(self._now()) if found else 0.0
 
     def get_tps(self, group: str, topic: str) -> float:
         """Messages delivered per second over the last minute."""
         found = self._views.get(("GROUP_GET_NUMS", f"{topic}@{group}"))
-        return found[0].tps() if found else 0.0
+        return found.counter.tps(self._now()) if found else 0.0
 
     @property
     def totals(self) -> Totals:
         self._collect()
-        put, get = self._broker_put, self._broker_get
+        put, get = self._put.totals(), self._get.totals()
         return Totals(
-            sent=int(put[COUNT]),
-            sent_bytes=int(put[SIZE]),
+            sent=int(put[COUNT]) + self._unreported,
+            sent_bytes=int(put[SIZE]) + self._unreported_bytes,
             failed=self._failed,
             got=int(get[COUNT]),
             found=int(get[CALLS]),
             missed=self._missed,
+            user_sent=int(self._user_put.sums[COUNT]),
+            user_got=int(self._user_get.sums[COUNT]),
         )
 
     def rates(self, of: Callable[[Totals], int]) -> list[float]:
@@ -259,7 +411,20 @@ class Statistics:
 
     # ---- inside
 
-    def _new_put_queue(self, topic: str, queue_id: int) -> list[float]:
+    def _broker_counter(self, verb: str, cluster: str) -> tuple[Counter, Counter]:
+        """The counter of all topics, and its part of those that are not system topics."""
+        whole = self._counter("", "", {(f"BROKER_{verb}_NUMS", cluster): COUNT}, None)
+        user = self._counter(
+            "", "", {(f"BROKER_{verb}_NUMS_WITHOUT_SYSTEM_TOPIC", cluster): COUNT}, None
+        )
+        whole.parts += [user, Counter(self._started)]
+        return whole, user
+
+    def _broker_sums(self, whole: Counter, topic: str) -> list[float]:
+        user, system = whole.parts
+        return (system if self._is_system(topic) else user).sums
+
+    def _new_put_queue(self, topic: str, queue_id: int) -> _Queue:
         number = f"{topic}@{queue_id}"
         queue = self._counter(
             "",
@@ -272,10 +437,11 @@ class Statistics:
         )
         whole = {("TOPIC_PUT_NUMS", topic): COUNT, ("TOPIC_PUT_SIZE", topic): SIZE}
         self._counter("", topic, whole).parts.append(queue)
-        self._put_queues[topic, queue_id] = queue.sums
-        return queue.sums
+        found = _Queue(queue.sums, self._broker_sums(self._put, topic))
+        self._put_queues[topic, queue_id] = found
+        return found
 
-    def _new_get_queue(self, group: str, topic: str, queue_id: int) -> list[float]:
+    def _new_get_queue(self, group: str, topic: str, queue_id: int) -> _Queue:
         number = f"{topic}@{queue_id}@{group}"
         queue = self._counter(
             group,
@@ -289,21 +455,31 @@ class Statistics:
         pair = f"{topic}@{group}"
         whole = {("GROUP_GET_NUMS", pair): COUNT, ("GROUP_GET_SIZE", pair): SIZE}
         self._counter(group, topic, whole).parts.append(queue)
-        self._get_queues[group, topic, queue_id] = queue.sums
-        return queue.sums
+        found = _Queue(queue.sums, self._broker_sums(self._get, topic))
+        self._get_queues[group, topic, queue_id] = found
+        return found
 
-    def _count(self, name: str, group: str, topic: str, count: int) -> None:
-        sums = self._counter(group, topic, {(name, f"{topic}@{group}"): COUNT}).sums
+    def _count(self, name: str, group: str, key: str, topic: str, count: int) -> None:
+        sums = self._counter(group, topic, {(name, key): COUNT}).sums
         sums[COUNT] += count
         sums[CALLS] += 1
 
-    def _counter(self, group: str, topic: str, views: dict[tuple[str, str], int]) -> Counter:
-        """Return the counter with these names and keys; create it if it is missing."""
+    def _counter(
+        self, group: str, topic: str, views: dict[tuple[str, str], int], calls: int | None = CALLS
+    ) -> Counter:
+        """Return the counter with these names and keys; create it if it is missing.
+
+        Args:
+            calls: None for a figure without averages.
+        """
         found = self._views.get(next(iter(views)))
         if found:
-            return found[0]
+            return found.counter
         counter = Counter(self._now())
-        self._views |= {view: (counter, index) for view, index in views.items()}
+        self._counters[counter] = None
+        self._views |= {
+            view: View(counter, index, calls and _BY_CALL[index]) for view, index in views.items()
+        }
         self._owners.setdefault((group, topic), set()).update(views)
         return counter
 
@@ -320,19 +496,20 @@ class Statistics:
         idle = {
             owner
             for owner, views in self._owners.items()
-            if owner != ("", "") and all(self._views[view][0].changed < oldest for view in views)
+            if owner != ("", "")
+            and all(self._views[view].counter.changed < oldest for view in views)
         }
         self._drop(lambda group, topic: (group, topic) in idle)
 
     def _drop(self, is_gone: Callable[[str, str], bool]) -> None:
         for owner in [owner for owner in self._owners if is_gone(*owner)]:
             for view in self._owners.pop(owner):
-                del self._views[view]
+                self._counters.pop(self._views.pop(view).counter, None)
         self._put_queues = {
-            key: sums for key, sums in self._put_queues.items() if not is_gone("", key[0])
+            key: queue for key, queue in self._put_queues.items() if not is_gone("", key[0])
         }
         self._get_queues = {
-            key: sums for key, sums in self._get_queues.items() if not is_gone(*key[:2])
+            key: queue for key, queue in self._get_queues.items() if not is_gone(*key[:2])
         }
         self._lags = {key: lag for key, lag in self._lags.items() if not is_gone(*key[:2])}
 

@@ -93,6 +93,8 @@ class Connection(Caller):
         self.max_frame_size = limits.max_frame_size
         self._max_requests = limits.max_requests
         self._memory_budget = memory_budget or MemoryBudget(sys.maxsize, self.abort)
+        self.is_broken = False
+        """Whether the connection ended by an error."""
         self._buffered = 0
         self._unread = 0
         self._in_flight = 0
@@ -176,6 +178,7 @@ class Connection(Caller):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self.is_broken = exc is not None
         self._unserved = b""
         self._set_buffered(0)
         self._count_unread()

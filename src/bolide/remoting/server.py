@@ -52,6 +52,16 @@ class ServerConfig:
     tls: ServerTls = field(default_factory=ServerTls)
 
 
+@dataclass(slots=True)
+class ConnectionCounts:
+    """How often connections were opened, closed, lost by an error, and closed as idle."""
+
+    opened: int = 0
+    closed: int = 0
+    broken: int = 0
+    idle: int = 0
+
+
 class RemotingServer:
     """Listens while its `async with` block runs; leaving it drains and closes all connections."""
 
@@ -65,6 +75,7 @@ class RemotingServer:
     ) -> None:
         self.config = config
         self.connections: set[Connection] = set()
+        self.counts = ConnectionCounts()
         self._dispatcher = dispatcher
         self._outbox = Outbox()
         self._held = MemoryBudget(config.max_held, self._relieve)
@@ -248,6 +259,7 @@ class RemotingServer:
             # The limit counts handshakes and connections: no client may be in both.
             self._handshakes.discard(handshake)
             self.connections.add(connection)
+            self.counts.opened += 1
 
         return Connection(
             self._dispatcher,
@@ -261,6 +273,8 @@ class RemotingServer:
 
     def _forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.counts.closed += 1
+        self.counts.broken += connection.is_broken
         for task in connection.tasks:
             self._orphaned.add(task)
             task.add_done_callback(self._orphaned.discard)
@@ -287,6 +301,7 @@ class RemotingServer:
         for connection in [c for c in self.connections if c.last_active < oldest]:
             log.info("closing the connection of %s: idle", connection.peer)
             connection.abort()
+            self.counts.idle += 1
 
 
 async def close_all(servers: Iterable[RemotingServer]) -> None:

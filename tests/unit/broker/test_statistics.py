@@ -27,6 +27,10 @@ def pass_time(statistics: Statistics, clock: FakeClock, seconds: int) -> None:
         statistics.sample()
 
 
+def sums(statistics: Statistics, keys: dict[str, str]) -> list[int]:
+    return [minute_of(statistics.view(name, key)).sum for name, key in keys.items()]
+
+
 def minute_of(stats: BrokerStats | None) -> StatsWindow:
     assert stats is not None
     assert stats.stats_minute is not None
@@ -104,7 +108,7 @@ def test_a_count_leaves_the_minute_before_the_hour_and_the_day(
     assert minute_of(found) == StatsWindow()
     assert found is not None
     assert found.stats_hour == StatsWindow(sum=600, tps=1.0, avgpt=600.0)
-    assert found.stats_day == StatsWindow()  # it is sampled every hour
+    assert found.stats_day == StatsWindow(sum=600, tps=1.0, avgpt=600.0)
     pass_time(statistics, clock, 3600)
     found = statistics.view("GROUP_GET_NUMS", "T@g")
     assert found is not None
@@ -133,13 +137,22 @@ def test_an_unknown_statistic_is_not_found(statistics: Statistics) -> None:
 
 
 def test_retries_and_dead_letters_are_counted(statistics: Statistics, clock: FakeClock) -> None:
-    statistics.sent_back("g", "T")
-    statistics.sent_back("g", "T")
-    statistics.dead_lettered("g", "T", 1)
+    statistics.sent_back("g", "T", 100, 2)
+    statistics.sent_back("g", "T", 110, None)
+    statistics.dead_lettered("g", "T", by_broker=True)
     pass_time(statistics, clock, 10)
-    assert minute_of(statistics.view("SNDBCK_PUT_NUMS", "T@g")).sum == 2
-    assert minute_of(statistics.view("DLQ_PUT_NUMS", "T@g")).sum == 1
-    assert minute_of(statistics.view("SNDBCK2DLQ_TIMES", "T@g")).sum == 1
+    assert sums(
+        statistics,
+        {
+            "SNDBCK_PUT_NUMS": "T@g",
+            "DLQ_PUT_NUMS": "T@g",
+            "SNDBCK2DLQ_TIMES": "null@T@g@SEND_BACK_TO_DLQ",
+            "TOPIC_PUT_SIZE": "SCHEDULE_TOPIC_XXXX",
+            "QUEUE_PUT_NUMS": "SCHEDULE_TOPIC_XXXX@2",
+            "BROKER_PUT_NUMS": "DefaultCluster",
+        },
+    ) == [2, 1, 1, 100, 1, 0]
+    assert (statistics.totals.sent, statistics.totals.sent_bytes) == (2, 210)
 
 
 def test_how_far_a_group_is_behind_is_that_of_now(statistics: Statistics) -> None:
@@ -154,7 +167,10 @@ def test_totals_count_messages_bytes_finds_misses_and_failures(statistics: Stati
     statistics.failed()
     statistics.got("g", "T", 0, 2, 200)
     statistics.got_nothing()
-    assert statistics.totals == Totals(sent=2, sent_bytes=200, failed=1, got=2, found=1, missed=1)
+    statistics.stored("SCHEDULE_TOPIC_XXXX", 1, 50)
+    assert statistics.totals == Totals(
+        sent=3, sent_bytes=250, failed=1, got=2, found=1, missed=1, user_sent=2, user_got=2
+    )
 
 
 def test_rates_of_a_total_are_those_of_ten_seconds_a_minute_and_ten_minutes(
@@ -207,7 +223,7 @@ def test_a_deleted_topic_is_forgotten_and_the_totals_stay(
 
 def test_a_deleted_group_is_forgotten(statistics: Statistics) -> None:
     statistics.got("g", "T", 0, 5, 1)
-    statistics.sent_back("g", "T")
+    statistics.sent_back("g", "T", 1, 2)
     statistics.got("other", "T", 0, 5, 1)
     statistics.forget_group("g")
     assert statistics.view("GROUP_GET_NUMS", "T@g") is None
@@ -216,9 +232,11 @@ def test_a_deleted_group_is_forgotten(statistics: Statistics) -> None:
 
 
 def test_idle_statistics_are_dropped_if_configured(clock: FakeClock) -> None:
-    statistics = Statistics("DefaultCluster", clock, idle_minutes=5)
+    statistics = Statistics("DefaultCluster", clock, idle_minutes=5)  # up to 10 mean 30
     statistics.sent("Idle", 0, 1, 1, 0.0)
-    for _ in range(7):
+    pass_time(statistics, clock, 29 * 60)
+    assert statistics.view("TOPIC_PUT_NUMS", "Idle") is not None
+    for _ in range(3):
         statistics.sent("Busy", 0, 1, 1, 0.0)
         pass_time(statistics, clock, 60)
     assert statistics.view("TOPIC_PUT_NUMS", "Idle") is None
@@ -229,7 +247,9 @@ def test_idle_statistics_are_dropped_if_configured(clock: FakeClock) -> None:
 def test_pending_counts_are_added_before_sums_are_read(statistics: Statistics) -> None:
     statistics.before_read.add(lambda: statistics.sent_singly("T", 0, 2, 20, 0.001))
     statistics.before_read.add(lambda: statistics.got_by_calls(2, "g", "T", 0, 3, 30, 0.001))
-    assert statistics.totals == Totals(sent=2, sent_bytes=20, got=3, found=2)
+    assert statistics.totals == Totals(
+        sent=2, sent_bytes=20, got=3, found=2, user_sent=2, user_got=3
+    )
     assert statistics.view("TOPIC_PUT_NUMS", "T") is not None
     assert statistics.view("QUEUE_GET_NUMS", "T@0@g") is not None
 
@@ -245,3 +265,107 @@ def test_pending_counts_of_a_deleted_group_do_not_reappear(statistics: Statistic
     statistics.forget_group("g")
     assert not untold
     assert statistics.view("QUEUE_GET_NUMS", "T@0@g") is None
+
+
+def test_a_window_that_is_not_full_shows_what_was_counted_until_now(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    clock.advance(300)
+    statistics.sample()
+    statistics.sent("T", 0, 100, 1, 0.0)
+    clock.advance(4)
+    found = statistics.view("TOPIC_PUT_NUMS", "T")
+    assert found is not None
+    windows = (found.stats_minute, found.stats_hour, found.stats_day)
+    assert windows == (StatsWindow(sum=100, tps=10.0, avgpt=100.0),) * 3  # a rate is by 10 s
+    clock.advance(16)
+    statistics.sample()
+    clock.advance(5)
+    statistics.sent("T", 0, 25, 1, 0.0)
+    found = statistics.view("TOPIC_PUT_NUMS", "T")
+    assert found is not None
+    assert found.stats_day == StatsWindow(sum=125, tps=5.0, avgpt=62.5)
+
+
+def test_figures_of_the_broker_have_no_average_and_tell_system_topics_apart(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    statistics.sent("T", 0, 4, 400, 0.0)
+    statistics.sent("RMQ_SYS_TRANS_HALF_TOPIC", 0, 1, 100, 0.0)
+    statistics.got("g", "rmq_sys_wheel_timer", 0, 3, 300)
+    statistics.leased("g", "T", 2)
+    statistics.acknowledged("g", "T", 5)
+    pass_time(statistics, clock, 10)
+    names = ("PUT_NUMS", "PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "GET_NUMS", "ACK_NUMS", "CK_NUMS")
+    found = [minute_of(statistics.view(f"BROKER_{name}", "DefaultCluster")) for name in names]
+    assert [each.sum for each in found] == [5, 4, 3, 5, 2]
+    assert [each.avgpt for each in found] == [0.0] * 5
+    assert sums(statistics, {"GROUP_ACK_NUMS": "T@g", "GROUP_CK_NUMS": "T@g"}) == [5, 2]
+
+
+def test_what_the_broker_stores_itself_has_no_latency(statistics: Statistics) -> None:
+    statistics.stored("T", 0, 100)
+    assert statistics.view("TOPIC_PUT_LATENCY", "0@T") is None
+    statistics.sent("T", 0, 1, 100, 0.008)
+    latency = minute_of(statistics.view("TOPIC_PUT_LATENCY", "0@T"))
+    assert (latency.sum, latency.avgpt) == (8, 8.0)
+    assert minute_of(statistics.view("TOPIC_PUT_NUMS", "T")).sum == 2
+
+
+def test_a_delayed_message_is_delivered_from_its_level_to_its_topic(
+    statistics: Statistics,
+) -> None:
+    statistics.delivered_delayed(3, "T", 1, 120)
+    assert sums(
+        statistics,
+        {
+            "GROUP_GET_NUMS": "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER",
+            "QUEUE_GET_SIZE": "SCHEDULE_TOPIC_XXXX@3@SCHEDULE_CONSUMER",
+            "QUEUE_PUT_NUMS": "T@1",
+            "BROKER_PUT_NUMS": "DefaultCluster",
+            "BROKER_GET_NUMS": "DefaultCluster",
+        },
+    ) == [1, 120, 1, 1, 0]
+
+
+def test_the_latency_of_a_pop_is_that_of_the_queue_it_named(statistics: Statistics) -> None:
+    statistics.got_by_calls(1, "g", "T", 2, 5, 500, None)
+    assert statistics.view("GROUP_GET_LATENCY", "2@T@g") is None
+    statistics.popped("g", "T", -1, 0.003)
+    statistics.popped("g", "T", 2, 0.004)
+    keys = {"GROUP_GET_LATENCY": "-1@T@g", "GROUP_GET_NUMS": "T@g"}
+    assert sums(statistics, keys) == [3, 5]
+    assert sums(statistics, {"GROUP_GET_LATENCY": "2@T@g"}) == [4]
+
+
+def test_registrations_and_connections_are_counted(statistics: Statistics) -> None:
+    statistics.registered(2, 1, 0.004)
+    statistics.channels((5, 3, 1, 0))
+    statistics.channels((7, 4, 1, 0))
+    beats = minute_of(statistics.view("CONSUMER_REGISTER_TIME", "DefaultCluster"))
+    assert (beats.sum, beats.avgpt) == (8, 4.0)
+    assert minute_of(statistics.view("PRODUCER_REGISTER_TIME", "DefaultCluster")).sum == 4
+    events = ("CONNECT", "CLOSE", "EXCEPTION", "IDLE")
+    found = [minute_of(statistics.view("CHANNEL_ACTIVITY", event)).sum for event in events]
+    assert found == [7, 4, 1, 0]
+
+
+def test_a_group_that_has_read_a_queue_is_not_behind(statistics: Statistics) -> None:
+    statistics.caught_up("g", "T", 4)
+    assert statistics.view("GROUP_GET_FALL_SIZE", "4@T@g") is None
+    statistics.fell_behind("g", "T", 4, 2048, 1.5)
+    statistics.caught_up("g", "T", 4)
+    assert sums(statistics, {"GROUP_GET_FALL_SIZE": "4@T@g", "GROUP_GET_FALL_TIME": "4@T@g"}) == [
+        0,
+        0,
+    ]
+
+
+def test_many_counters_are_sampled_a_few_at_a_time(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    for number in range(3000):
+        statistics.sent(f"T{number}", 0, 10, 1, 0.0)
+    clock.advance(10)
+    assert sum(1 for _ in statistics.sample_in_slices()) >= 10
+    assert {statistics.put_tps(f"T{number}") for number in range(3000)} == {1.0}

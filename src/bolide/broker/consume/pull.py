@@ -325,10 +325,12 @@ class Pulls:
     def _count(self, pull: Pull, result: ReadResult) -> int:
         """Count the delivered messages; returns how many bytes the group is behind the log end."""
         header, statistics = pull.header, self.parts.statistics
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         if not result.records:
             statistics.got_nothing()
+            if result.status is ReadStatus.OFFSET_OVERFLOW_ONE:
+                statistics.caught_up(group, topic, queue_id)
             return 0
-        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         now = self.parts.now()
         took = now - pull.begun
         statistics.got(group, topic, queue_id, result.count, result.size, took)

@@ -213,6 +213,9 @@ class PullPath:
     def _at_end(self, plan: PullPlan, queue_offset: int, opaque: int) -> bytes:
         self._statistics.got_nothing()
         self._latencies.add(RpcOutcome(plan.code, ResponseCode.PULL_NOT_FOUND), 0.0)
+        self._statistics.caught_up(plan.group, plan.topic, plan.queue_id)
+        if plan.tally is not None:
+            plan.tally.behind, plan.tally.late = 0, 0.0
         self._offsets.pulled(plan.group, plan.topic, plan.queue_id, queue_offset)
         low = self._store.min_offset(plan.topic, plan.queue_id)
         return plan.replies.empty(_NOTHING, opaque, queue_offset, low, queue_offset)

@@ -1,6 +1,7 @@
 """Client requests: heartbeats, group members, queue locks (`ClientManageProcessor`)."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
@@ -50,6 +51,8 @@ class ClientHandlers:
 
     Args:
         identify: None if access control verifies no identities.
+        on_registered: called with the consumer groups and producer groups of a heartbeat, and the
+            seconds that it took to register them.
     """
 
     def __init__(  # noqa: PLR0913
@@ -62,6 +65,7 @@ class ClientHandlers:
         filters: Filters,
         cell: ConfigCell[BrokerConfig],
         identify: Identify | None = None,
+        on_registered: Callable[[int, int, float], None] = lambda *_: None,
     ) -> None:
         self._clients = clients
         self._groups = groups
@@ -70,6 +74,7 @@ class ClientHandlers:
         self._filters = filters
         self._cell = cell
         self._identify = identify
+        self._on_registered = on_registered
         self._orders: WeakKeyDictionary[Connection, asyncio.Lock] = WeakKeyDictionary()
 
     @handles(NoHeader, RequestCode.HEART_BEAT, max_body=MAX_BODY)
@@ -86,9 +91,12 @@ class ClientHandlers:
             frame, identity = request.frame, None
             if beat.producer_data_set and self._identify is not None:
                 identity = self._identify(frame, request.connection)
+            started = time.monotonic()
             self._clients.heartbeat(
                 beat, request.connection, frame.language, frame.version, identity
             )
+            groups = len(beat.consumer_data_set), len(beat.producer_data_set)
+            self._on_registered(*groups, time.monotonic() - started)
             return Reply(header=HeartbeatReply(supports_v2=True, subscription_changed=changed))
 
     def _order_of(self, connection: Connection) -> asyncio.Lock:

@@ -227,11 +227,18 @@ class PopAckHandlers:
             next_offset = checkpoint.queue.next_offset
             event = Changed(*name, *claim[1:], pop_time, invisible, next_offset)
             journal.enqueue(event, answer.complete, [claim])
+            self._count_change(name)
             return True
         if checkpoint is None and self._pop.java_revive_log.may_own(receipt):
             self._change_foreign(name, receipt, pop_time, invisible, answer)
+            self._count_change(name)
             return True
         return False
+
+    def _count_change(self, name: QueueName) -> None:
+        """RocketMQ acknowledges the message and leases it again."""
+        self._statistics.acknowledged(name[1], name[0], 1)
+        self._statistics.leased(name[1], name[0])
 
     def _change_foreign(
         self,

@@ -164,13 +164,16 @@ class PopHandlers:
         elapsed = self._parts.now() - admitted.begun
         for batch in result.batches:
             count, size = len(batch.offsets), batch.found.size
-            statistics.got(group, batch.topic, batch.queue_id, count, size, elapsed)
+            statistics.got_by_calls(1, group, batch.topic, batch.queue_id, count, size, None)
             statistics.traffic.popped(group, batch.topic, count, size)
             for hook in self._parts.hooks.consume:
                 hook.after_pull(
                     admitted.peer, _as_pull(admitted, batch.queue_id, batch.start), count, size
                 )
-        statistics.popped(group, admitted.header.topic)
+        header = admitted.header
+        statistics.popped(group, header.topic, header.queue_id, elapsed)
+        if not header.order:
+            statistics.leased(group, header.topic, len(result.batches))
 
     def _empty(
         self,

@@ -301,7 +301,7 @@ class Reviver:
         for message in unwrap(record):
             draft = retry_draft(message, expired.topic, group, pop_time, self.store_host)
             appended = self.intake.append(draft)
-            self.statistics.sent(expired.topic, 0, 1, appended.size, 0.0)
+            self.statistics.stored(expired.topic, 0, appended.size)
             self.statistics.traffic.message_revived(group, expired.topic)
         return appended
 

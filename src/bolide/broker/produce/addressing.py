@@ -12,7 +12,7 @@ from msgspec import field
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers.timetable import TIMER_PROPERTIES, Timetable, timer_draft
 from bolide.model.message import Host, TransactionType, transaction_type, with_transaction_type
-from bolide.model.names import SCHEDULE_TOPIC
+from bolide.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from bolide.model.properties import INT_DIGITS, INTERPRETED_PREFIXES, PropertyName, parse_number
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.header import Header
@@ -24,6 +24,7 @@ from bolide.protocol.refusals import NoPermission
 from bolide.remoting.address import split_address
 
 _NOT_DELIVERED = (TransactionType.PREPARED, TransactionType.ROLLBACK)
+_HOLDING_TOPICS = frozenset({HALF_TOPIC.encode(), SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode()})
 _SET_BY_BROKER = (PropertyName.REGION, PropertyName.TRACE_ON, PropertyName.CLUSTER)
 _UNKNOWN_HOST = Host("0.0.0.0", 0)  # noqa: S104  a placeholder
 
@@ -43,6 +44,11 @@ def address(
     if due is not None:
         return timer_draft(draft, properties, due)
     return draft._replace(properties=encode_properties(properties).encode())
+
+
+def kept_in(draft: RecordDraft) -> tuple[str, int] | None:
+    """The system topic and queue that hold a message until it is delivered; None for others."""
+    return (draft.topic.decode(), draft.queue_id) if draft.topic in _HOLDING_TOPICS else None
 
 
 def any_queue(header: SendHeader, topic: TopicConfig) -> int:

@@ -27,6 +27,7 @@ from bolide.broker.produce.addressing import (
     any_queue,
     is_half,
     is_stored_as_is,
+    kept_in,
     packed_peer,
     without_transaction,
 )
@@ -124,8 +125,8 @@ class StoredSend(NamedTuple):
     """Positions of all messages, in the order of the request."""
     fresh: list[Appended]
     """Positions of the messages that are not duplicates."""
-    is_half: bool = False
-    """Whether the message is a half message of a transaction."""
+    kept_in: tuple[str, int] | None = None
+    """The system topic and queue that hold a half, delayed or timer message for now."""
     recall_handle: str | None = None
     """Handle by which a timer message can be recalled."""
     batch_id: str | None = None
@@ -327,7 +328,7 @@ class SendHandlers:
         dead = await self._parts.topics.create_retry(dead_letter_topic(group), 1)
         properties = decode_properties(header.properties)
         properties.pop(PropertyName.DELAY_LEVEL, None)
-        self._parts.statistics.dead_lettered(group, header.topic, 1)
+        self._parts.statistics.dead_lettered(group, header.topic, by_broker=False)
         moved = msgspec.structs.replace(
             header, topic=dead.topic_name, queue_id=0, properties=encode_properties(properties)
         )
@@ -389,10 +390,12 @@ class SendHandlers:
         draft, unique_id = self._single(header, draft, topic)
         if draft.topic == _HALF:
             stored = [self._parts.intake.append(draft)]
-            return StoredSend(queue_id, unique_id, stored, stored, is_half=True)
+            return StoredSend(queue_id, unique_id, stored, stored, kept_in=kept_in(draft))
         handle = self._timetable.recall_handle(draft)
         places = self._put(topic, queue_id, [draft])
-        return StoredSend(queue_id, unique_id, *places, recall_handle=handle)
+        return StoredSend(
+            queue_id, unique_id, *places, recall_handle=handle, kept_in=kept_in(draft)
+        )
 
     def _put(
         self, topic: TopicConfig, queue_id: int, drafts: list[RecordDraft]
@@ -450,7 +453,7 @@ class SendHandlers:
         if stored.fresh:
             size = sum(each.size for each in stored.fresh)
             took = parts.now() - incoming.started
-            queue = (HALF_TOPIC, 0) if stored.is_half else (incoming.header.topic, stored.queue_id)
+            queue = stored.kept_in or (incoming.header.topic, stored.queue_id)
             parts.statistics.sent(*queue, stored.inner_count or len(stored.fresh), size, took)
             self._count_traffic(incoming, stored)
         ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]

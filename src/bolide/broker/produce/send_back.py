@@ -3,7 +3,7 @@
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bolide.auth.access import FoundMessageCheck
@@ -89,14 +89,15 @@ class SendBackHandlers:
         topic = await self._topic_for(header, group, dead=dead)
         draft = self._draft(header, record, topic, dead=dead)
         try:
-            code = await parts.durability.wait_durable(parts.intake.append(draft))
+            appended = parts.intake.append(draft)
+            code = await parts.durability.wait_durable(appended)
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
         if (
             code != ResponseCode.SUCCESS
         ):  # on success the client commits; a crash could lose the retry
             raise ServerError(f"{ResponseCode(code).name}: the disk is slow; send it back again")
-        self._count(header, record, dead=dead)
+        self._count(header.group, record, draft, appended.size, dead=dead)
         return Reply()
 
     async def _message_at(self, header: SendBackHeader) -> Record:
@@ -153,10 +154,7 @@ class SendBackHandlers:
         self, header: SendBackHeader, record: Record, topic: TopicConfig, *, dead: bool
     ) -> RecordDraft:
         properties = record.decode_properties()
-        origin = normal_topic(
-            record.topic, header.group
-        )  # a popped message may come from a retry topic
-        properties.setdefault(PropertyName.RETRY_TOPIC, origin)
+        properties[PropertyName.RETRY_TOPIC] = _origin(record, properties, header.group)
         properties.setdefault(PropertyName.ORIGIN_MESSAGE_ID, _offset_id(record))
         properties[PropertyName.WAIT_STORED] = "false"
         properties.pop(PropertyName.DELAY_LEVEL, None)
@@ -171,15 +169,22 @@ class SendBackHandlers:
         level = header.delay_level or _FIRST_RETRY_LEVEL + record.reconsume_times
         return delayed(draft, properties, min(level, self._parts.max_level))
 
-    def _count(self, header: SendBackHeader, record: Record, *, dead: bool) -> None:
-        origin = header.origin_topic or record.topic
-        self._parts.statistics.sent_back(header.group, origin)
+    def _count(
+        self, group: str, record: Record, draft: RecordDraft, size: int, *, dead: bool
+    ) -> None:
+        origin = _origin(record, record.decode_properties(), group)
+        self._parts.statistics.sent_back(group, origin, size, None if dead else draft.queue_id)
         if dead:
-            self._parts.statistics.dead_lettered(header.group, origin, 1)
+            self._parts.statistics.dead_lettered(group, origin, by_broker=True)
             log.info(
                 "message of %s moved to the dead letters of %s after %s attempts: %s",
-                origin, header.group, record.reconsume_times, _offset_id(record),
+                origin, group, record.reconsume_times, _offset_id(record),
             )  # fmt: skip
+
+
+def _origin(record: Record, properties: Mapping[str, str], group: str) -> str:
+    """The topic that a message was sent to; a popped one may come from a retry topic."""
+    return properties.get(PropertyName.RETRY_TOPIC) or normal_topic(record.topic, group)
 
 
 def is_dead(header: SendBackHeader, group: GroupConfig, reconsume_times: int) -> bool:

@@ -36,6 +36,10 @@ Continuation = Callable[[RecordDraft, dict[str, str]], Sequence[RecordDraft] | N
 to append in its place, in that order, or None to deliver the message unchanged."""
 
 
+OnStored = Callable[[str, int, int], None]
+"""Called with the topic, queue and size of each message that is stored."""
+
+
 class TimerDelivery:
     """Delivers from the due queue; belongs to one event loop."""
 
@@ -50,6 +54,7 @@ class TimerDelivery:
         counts: TimerCounts,
         store_host: bytes,
         continuations: Sequence[Continuation],
+        on_stored: OnStored,
         delivered: set[DeliveryIdentity],
         delivered_from: int | None,
         first_deliveries: Mapping[int, int],
@@ -62,6 +67,7 @@ class TimerDelivery:
         self._counts = counts
         self._store_host = store_host
         self._continuations = continuations
+        self._on_stored = on_stored
         self._delivered = delivered
         self._delivered_from = delivered_from
         self._first_of_slot = dict(first_deliveries)
@@ -178,7 +184,8 @@ class TimerDelivery:
         for draft in drafts:
             if not self._is_delivered(draft):
                 try:
-                    appended.append((draft, self._intake.append(draft)))
+                    appended.append((draft, stored := self._intake.append(draft)))
+                    self._on_stored(draft.topic.decode(), draft.queue_id, stored.size)
                 except RecordTooLarge:
                     raise
                 except ValueError as exc:

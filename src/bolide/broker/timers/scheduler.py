@@ -21,7 +21,7 @@ from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers.checkpointing import Checkpointer, Progress, ResumePoint, open_files
-from bolide.broker.timers.delivery import Continuation, TimerDelivery
+from bolide.broker.timers.delivery import Continuation, OnStored, TimerDelivery
 from bolide.broker.timers.due_queue import DueQueue, Prefetcher
 from bolide.broker.timers.enqueue import TimerEnqueuer
 from bolide.broker.timers.inspection import TimerCounts, TimerListing
@@ -99,8 +99,10 @@ class Timers:
         disk: Disk | None = None,
         continuations: Sequence[Continuation] = (),
         wheel_slots: int = SLOTS,
+        on_stored: OnStored = lambda *_: None,
     ) -> None:
         self._continuations = continuations
+        self._on_stored = on_stored
         config = cell.value
         self.counts = TimerCounts(metrics, now)
         self._store = store
@@ -199,6 +201,7 @@ class Timers:
             counts=self.counts,
             store_host=self._store_host,
             continuations=self._continuations,
+            on_stored=self._on_stored,
             delivered=resume_point.delivered,
             delivered_from=resume_point.delivered_from,
             first_deliveries=first_deliveries,

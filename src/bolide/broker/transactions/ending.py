@@ -201,7 +201,6 @@ class TransactionEnder:
                 f"topic {half.topic!r} of transaction {half.unique_id} does not exist: create it"
                 " again, or roll back"
             )
-        started = self._parts.now()
         try:
             stored = self._append(half, topic)
         except RecordTooLarge as exc:
@@ -210,20 +209,21 @@ class TransactionEnder:
             raise unavailable(exc) from exc
         except ValueError as exc:
             raise MessageIllegal(str(exc)) from exc
-        for each in stored:
-            elapsed, name = self._parts.now() - started, topic.topic_name
-            self._parts.statistics.sent(name, half.queue_id, 1, each.size, elapsed)
         return stored[-1] if stored else None
 
     def _append(self, half: Half, topic: TopicConfig) -> list[Appended]:
-        """Append the message unless it is a duplicate; return the new records."""
+        """Append the message unless it is a duplicate, and count it; return the new records."""
         parts, queue_id = self._parts, _queue_of(half, topic)
         draft = half.committed_draft(parts.store_host, queue_id)
         draft = address(draft, dict(half.properties), parts.max_level, parts.timetable)
         keyed = PropertyName.DEDUP_KEY in half.properties
         if keyed and parts.duplicates.windows.covers(half.topic):
-            return parts.duplicates.append(half.topic, queue_id, [draft]).fresh
-        return [parts.intake.append(draft)]
+            stored = parts.duplicates.append(half.topic, queue_id, [draft]).fresh
+        else:
+            stored = [parts.intake.append(draft)]
+        for each in stored:
+            parts.statistics.stored(draft.topic.decode(), draft.queue_id, each.size)
+        return stored
 
     async def _check_previous_end(self, half: Half, request: EndRequest) -> None:
         ended = self._queue.find_end(half)
