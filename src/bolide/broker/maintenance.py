@@ -66,7 +66,7 @@ class Maintenance:
             for _ in self.statistics.sample_in_slices():
                 await asyncio.sleep(0)
         except Exception:
-            log.exception("the statistics cannot be sampled")
+            log.exception("a maintenance job failed")
 
     def save(self) -> None:
         """Write all changed tables. Blocks."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -41,7 +41,7 @@ class Bench:
         self.delay = Delay()
         self.sampled = 0
         self.statistics = Statistics("cluster", tables.clock)
-        self.statistics.sample = self._sample  # type: ignore[method-assign]
+        self.statistics.sample_in_slices = self._sample  # type: ignore[method-assign]
         config = StoreConfig(root=tables.directory, delay_offsets_interval=delay_interval)
         self.maintenance = Maintenance(
             offsets=tables.offsets,
@@ -56,8 +56,9 @@ class Bench:
             store_config=ConfigCell(config),
         )
 
-    def _sample(self) -> None:
+    def _sample(self) -> Iterator[None]:
         self.sampled += 1
+        return iter([None, None])
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -169,7 +170,7 @@ async def test_a_failing_job_does_not_stop_the_others(
 ) -> None:
     bench = Bench(tables)
     expired: list[str] = []
-    bench.statistics.sample = lambda: 1 // 0  # type: ignore[method-assign, assignment]
+    bench.statistics.sample_in_slices = lambda: 1 // 0  # type: ignore[method-assign, assignment]
     tables.locks.expire = lambda: expired.append("locks")  # type: ignore[method-assign]
     async with bench.running():
         await until(lambda: len(expired) >= 2)
