@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import count
 from typing import Any, ParamSpec, TypeVar
 
 from bolide.kernel import read_record
@@ -21,10 +22,39 @@ from bolide.store.queries import Queries
 from bolide.store.tables import Table
 
 P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 MAX_BODY = 4 * 1024 * 1024
 """Maximum size of a JSON body: some ten thousand queues or subscriptions."""
+
+
+class Pool(ThreadPoolExecutor):
+    """Threads for one kind of blocking work, which knows what waits for them."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        super().__init__(threads, name)
+        self._numbers = count()
+        self._waiting: dict[int, float] = {}
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        number = next(self._numbers)
+        self._waiting[number] = time.monotonic()
+
+        def run() -> R:
+            self._waiting.pop(number, None)
+            return fn(*args, **kwargs)
+
+        future = super().submit(run)
+        future.add_done_callback(lambda _: self._waiting.pop(number, None))  # it may be cancelled
+        return future
+
+    @property
+    def waiting(self) -> tuple[int, float]:
+        """How much work waits for a thread, and for how many seconds the oldest of it."""
+        since = next(iter(list(self._waiting.values())), None)
+        return len(self._waiting), 0.0 if since is None else time.monotonic() - since
+
 
 _SHORT_BODY = 64 * 1024
 _SLICE = 512
@@ -32,20 +62,20 @@ _BREATH = 0.0001
 
 # Blocking work, each kind on threads of its own: a slow disk under the reads of a few clients must
 # not hold up timers, delayed messages or registration. Threads are made when they are first needed.
-COLD_READS = ThreadPoolExecutor(8, "bolide-reads")
+COLD_READS = Pool(8, "bolide-reads")
 """Reads for clients of what is not in memory."""
-ADMIN = ThreadPoolExecutor(2, "bolide-admin")
+ADMIN = Pool(2, "bolide-admin")
 """Queries and statistics for administrators, and the removal of topics."""
-COMPUTE = ThreadPoolExecutor(2, "bolide-compute")
+COMPUTE = Pool(2, "bolide-compute")
 """Work without the disk that would take too long on the event loop: large JSON, SQL92."""
-DELAYS = ThreadPoolExecutor(2, "bolide-delays")
-TIMERS = ThreadPoolExecutor(3, "bolide-timers")
-TRANSACTIONS = ThreadPoolExecutor(2, "bolide-transactions")
-REVIVAL = ThreadPoolExecutor(2, "bolide-revival")
+DELAYS = Pool(2, "bolide-delays")
+TIMERS = Pool(3, "bolide-timers")
+TRANSACTIONS = Pool(2, "bolide-transactions")
+REVIVAL = Pool(2, "bolide-revival")
 """Messages that were popped and not acknowledged in time."""
-DEDUP = ThreadPoolExecutor(1, "bolide-dedup")
+DEDUP = Pool(1, "bolide-dedup")
 """Recovery of deduplication windows."""
-_TABLE_THREADS = ThreadPoolExecutor(3, "bolide-tables")
+_TABLE_THREADS = Pool(3, "bolide-tables")
 """Several threads, so that a slow write of one table delays no other."""
 
 

@@ -170,7 +170,7 @@ async def test_a_failing_job_does_not_stop_the_others(
 ) -> None:
     bench = Bench(tables)
     expired: list[str] = []
-    bench.statistics.sample_in_slices = lambda: 1 // 0  # type: ignore[method-assign, assignment]
+    bench.statistics.sample_in_slices = lambda: 1 // 0  # type: ignore[method-assign, assignment, return-value]
     tables.locks.expire = lambda: expired.append("locks")  # type: ignore[method-assign]
     async with bench.running():
         await until(lambda: len(expired) >= 2)

@@ -2,8 +2,13 @@
 
 Java's tools read some runtime figures without checking that they exist, so a reply always has all
 of RocketMQ's keys. Keys without a counterpart here have a constant value.
+
+A request is not queued for a thread: it is served in the turn of the event loop in which it was
+received. The wait at the head of RocketMQ's queues of sends and acknowledgements is here the
+duration of a turn. What needs the disk does wait for threads, and so do queries of administrators.
 """
 
+import asyncio
 import logging
 import shutil
 import time
@@ -12,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bolide import properties
-from bolide.broker.background import ADMIN, on_thread
+from bolide.broker.background import ADMIN, COLD_READS, TRANSACTIONS, on_thread
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.settings.live import Settings
 from bolide.broker.settings.without_effect import IGNORED
@@ -33,18 +38,14 @@ log = logging.getLogger(__name__)
 _MAX_CHANGE = 64 * 1024
 _UNITS = "KMGTPE"
 _POOLS = ("send", "pull", "litePull", "query", "ack")
+_ON_THREADS = {"pull": COLD_READS, "query": ADMIN}
+_ON_LOOP = {"send", "ack"}
 
 _CONSTANT_FIGURES = {
-    "dispatchMaxBuffer": "0",
-    "dispatchBehindBytes": "0",
+    "dispatchMaxBuffer": "0",  # RocketMQ sets it nowhere
+    # The log is locked within one step of the event loop, never while another request is served.
     "pageCacheLockTimeMills": "0",
-    "remainTransientStoreBufferNumbs": "2147483647",
-    "timerReadBehind": "0",
-    "timerOffsetBehind": "0",
-    "timerCongestNum": "0",
-    "timerEnqueueTps": "0.0",
-    "timerDequeueTps": "0.0",
-    "EndTransactionQueueSize": "0",
+    "remainTransientStoreBufferNumbs": "2147483647",  # as RocketMQ says without such a pool
     "EndTransactionThreadPoolQueueCapacity": IGNORED["endTransactionPoolQueueCapacity"].default,
 }
 
@@ -99,9 +100,12 @@ class RuntimeHandlers:
     @handles(NoHeader, RequestCode.GET_BROKER_RUNTIME_INFO)
     async def runtime_info(self, request: Request[NoHeader]) -> Reply:
         accepts_from = self._cell.value.start_accept_send_request_time_stamp
+        begun = time.monotonic()
+        await asyncio.sleep(0)
+        turn = time.monotonic() - begun
         table = (
             statistics_figures(self._statistics, self._boot_time, self._now())
-            | broker_figures(self._delay.progress(), accepts_from, active=True)
+            | broker_figures(self._delay.progress(), accepts_from, turn, active=True)
             | dict(self._figures())
             | await on_thread(ADMIN, store_figures, self._store)
         )
@@ -151,15 +155,16 @@ def store_figures(store: MessageStore) -> dict[str, str]:
         "commitLogMinOffset": str(store.log.min_offset),
         "commitLogMaxOffset": str(store.log.written),
         "commitLogDirCapacity": _capacity(config.root),
+        "dispatchBehindBytes": str(max(store.log.written - store.sound_end, 0)),
         "remainHowManyDataToFlush": human_size(max(store.log.written - store.flushed, 0)),
         "earliestMessageTimeStamp": str(store.earliest_log_time()),
     }
 
 
 def broker_figures(
-    progress: Mapping[int, tuple[int, int]], accepts_from: float, *, active: bool
+    progress: Mapping[int, tuple[int, int]], accepts_from: float, turn: float, *, active: bool
 ) -> dict[str, str]:
-    """Versions, delayed messages by level, and constants for thread pools and unused keys."""
+    """Versions, delayed messages by level, what waits, and constants for unused keys."""
     return {
         "brokerActive": "true" if active else "false",
         "brokerVersionDesc": ROCKETMQ_VERSION_NAME,
@@ -170,7 +175,8 @@ def broker_figures(
             f"scheduleMessageOffset_{level}": f"{delivered},{end}"
             for level, (delivered, end) in progress.items()
         },
-        **_thread_pools(),
+        **_thread_pools(turn),
+        "EndTransactionQueueSize": str(TRANSACTIONS.waiting[0]),
         **_CONSTANT_FIGURES,
     }
 
@@ -202,15 +208,18 @@ def _day_totals(statistics: Statistics) -> dict[str, str]:
         "TodayMorning": statistics.this_morning,
         "TodayNow": statistics.totals,
     }
-    puts = {f"msgPutTotal{moment}": str(totals.sent) for moment, totals in moments.items()}
-    return puts | {f"msgGetTotal{moment}": str(totals.got) for moment, totals in moments.items()}
+    puts = {f"msgPutTotal{moment}": str(each.user_sent) for moment, each in moments.items()}
+    return puts | {f"msgGetTotal{moment}": str(each.user_got) for moment, each in moments.items()}
 
 
-def _thread_pools() -> dict[str, str]:
+def _thread_pools(turn: float) -> dict[str, str]:
     table = {}
     for pool in _POOLS:
         name = f"{pool}ThreadPoolQueue"
-        table[f"{name}Size"] = table[f"{name}HeadWaitTimeMills"] = "0"
+        waiting, oldest = _ON_THREADS[pool].waiting if pool in _ON_THREADS else (0, 0.0)
+        seconds = turn if pool in _ON_LOOP else oldest
+        table[f"{name}Size"] = str(waiting)
+        table[f"{name}HeadWaitTimeMills"] = str(int(seconds * 1000))
         table[f"{name}Capacity"] = IGNORED[f"{name}Capacity"].default
     return table
 

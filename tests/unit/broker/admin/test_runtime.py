@@ -1,13 +1,16 @@
 """Requests for settings and runtime figures."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from threading import Event
 
 import pytest
 
 from bolide.broker.admin.runtime import RuntimeHandlers, human_size
+from bolide.broker.background import COLD_READS
 from bolide.broker.settings.config import BrokerConfig, check
 from bolide.broker.statistics import Statistics
 from bolide.config import ConfigCell, read_file
@@ -41,6 +44,11 @@ pullThreadPoolQueueHeadWaitTimeMills queryThreadPoolQueueHeadWaitTimeMills
 litePullThreadPoolQueueHeadWaitTimeMills ackThreadPoolQueueHeadWaitTimeMills
 EndTransactionQueueSize EndTransactionThreadPoolQueueCapacity
 """
+
+
+TIMER_FIGURES = dict.fromkeys(
+    ("timerReadBehind", "timerOffsetBehind", "timerCongestNum"), "0"
+) | dict.fromkeys(("timerEnqueueTps", "timerDequeueTps"), "0.0")
 
 
 class FakeDelay:
@@ -78,6 +86,7 @@ async def running(tables: BrokerTables) -> AsyncIterator[Running]:
             cell=tables.cell,
             store_cell=store.config,
             delay=FakeDelay(),
+            figures=lambda: TIMER_FIGURES,
             boot_time=tables.clock(),
             ignored={"popCkMaxBufferSize": "77"},
             now=tables.clock,
@@ -131,9 +140,27 @@ async def test_runtime_figures_report_the_statistics(tables: BrokerTables) -> No
         "commitLogMinOffset": "0",
         "commitLogMaxOffset": str(appended.size),
         "remainHowManyDataToFlush": f"{appended.size} B",
+        "dispatchBehindBytes": "0",
         "earliestMessageTimeStamp": "1000000",
     }
     assert {key: info[key] for key in expected} == expected
+
+
+@on_loop
+async def test_figures_tell_what_waits_for_threads(
+    tables: BrokerTables,
+) -> None:
+    may_end = Event()
+    async with running(tables) as broker:
+        busy = [COLD_READS.submit(may_end.wait) for _ in range(10)]  # 8 of them run
+        await asyncio.sleep(0.02)
+        info = await broker.info()
+        may_end.set()
+        await asyncio.gather(*map(asyncio.wrap_future, busy))
+        after = await broker.info()
+    assert info["pullThreadPoolQueueSize"] == "2"
+    assert int(info["pullThreadPoolQueueHeadWaitTimeMills"]) >= 20
+    assert (after["pullThreadPoolQueueSize"], after["queryThreadPoolQueueSize"]) == ("0", "0")
 
 
 @pytest.mark.parametrize(
