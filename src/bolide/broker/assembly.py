@@ -471,6 +471,7 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
             cell=parts.cell,
             store_host=given.host,
             now=given.now,
+            on_stored=parts.statistics.stored,
         ),
     ]
 

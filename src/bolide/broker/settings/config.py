@@ -281,7 +281,9 @@ class BrokerConfig(
         fixed=True,
     )
     max_stats_idle_time: int = option(
-        -1, "Minutes of inactivity after which a statistic is dropped; -1 keeps all.",
+        -1,
+        "Minutes of inactivity after which a statistic is dropped; -1 keeps all, and up to 10 means"
+        " 30.",
         key="maxStatsIdleTimeInMinutes", bounds=(-1, _INT_MAX),
     )  # fmt: skip
     log_level: LogLevel = option(

@@ -13,6 +13,7 @@ from bolide.broker.produce.durability import Durability, unavailable
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers import Timers
+from bolide.broker.timers.delivery import OnStored
 from bolide.broker.timers.due_queue import recall_key
 from bolide.config import ConfigCell
 from bolide.model.message import Host
@@ -70,8 +71,10 @@ class TimerHandlers:
         cell: ConfigCell[BrokerConfig],
         store_host: Host,
         now: Callable[[], float] = time.time,
+        on_stored: OnStored = lambda *_: None,
     ) -> None:
         self._timers = timers
+        self._on_stored = on_stored
         self._topics = topics
         self._intake = intake
         self._durability = durability
@@ -173,9 +176,11 @@ class TimerHandlers:
             store_host=self._store_host,
         )
         try:
-            await self._durability.wait_durable(self._intake.append(draft))
+            appended = self._intake.append(draft)
+            await self._durability.wait_durable(appended)
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
+        self._on_stored(TIMER_TOPIC, draft.queue_id, appended.size)
         log.info("%s recalled message %s of %s", peer, timer.message_id, timer.topic)
 
     def _now_ms(self) -> int:

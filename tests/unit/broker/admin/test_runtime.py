@@ -153,7 +153,7 @@ async def test_figures_tell_what_waits_for_threads(
     may_end = Event()
     async with running(tables) as broker:
         busy = [COLD_READS.submit(may_end.wait) for _ in range(10)]  # 8 of them run
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.05)
         info = await broker.info()
         may_end.set()
         await asyncio.gather(*map(asyncio.wrap_future, busy))
