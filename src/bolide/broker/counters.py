@@ -66,7 +66,7 @@ class Window:
             return max(now - self._started, SAMPLE_SECONDS), (0.0,) * _SUMS
         span = self._interval * ((self._samples.maxlen or 1) - 1)
         oldest = now - span - self._interval / 2
-        for sample in self._samples:
+        for sample in tuple(self._samples):  # a copy: threads read too
             if sample.time >= oldest:
                 return max(now - sample.time, SAMPLE_SECONDS), sample.sums
         return span, self._samples[-1].sums  # idle for longer than the window

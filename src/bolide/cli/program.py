@@ -139,6 +139,13 @@ class StoreGroup(LazyGroup):
         return commands_of(verify, dump)
 
 
+class MetricsGroup(LazyGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli.metrics import alerts, dashboard  # noqa: PLC0415
+
+        return commands_of(dashboard, alerts)
+
+
 class ChaosGroup(LazyGroup):
     """`bolide chaos` alone, or with options only, is `bolide chaos run`."""
 
@@ -174,6 +181,7 @@ for _group, _name, _text in (
     (ClusterGroup, "cluster", "Run a cluster of processes on this machine."),
     (ChaosGroup, "chaos", "Inject faults under load, and check what was promised."),
     (StoreGroup, "store", "Inspect and repair a store directory."),
+    (MetricsGroup, "metrics", "Print a dashboard for Grafana and alert rules for Prometheus."),
     (BenchGroup, "bench", "Benchmark a Bolide or RocketMQ cluster."),
     (PipelineGroup, "pipeline", "Process messages with Spark."),
 ):

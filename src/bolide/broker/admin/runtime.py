@@ -105,7 +105,7 @@ class RuntimeHandlers:
         turn = time.monotonic() - begun
         table = (
             statistics_figures(self._statistics, self._boot_time, self._now())
-            | broker_figures(self._delay.progress(), accepts_from, turn, active=True)
+            | broker_figures(self._delay.progress(), accepts_from, active=True, turn=turn)
             | dict(self._figures())
             | await on_thread(ADMIN, store_figures, self._store)
         )
@@ -162,7 +162,11 @@ def store_figures(store: MessageStore) -> dict[str, str]:
 
 
 def broker_figures(
-    progress: Mapping[int, tuple[int, int]], accepts_from: float, turn: float, *, active: bool
+    progress: Mapping[int, tuple[int, int]],
+    accepts_from: float,
+    *,
+    active: bool,
+    turn: float = 0.0,
 ) -> dict[str, str]:
     """Versions, delayed messages by level, what waits, and constants for unused keys."""
     return {
