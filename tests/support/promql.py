@@ -124,9 +124,8 @@ class _Reader:
             self._call_or_selector()
         else:
             raise BadQuery(f"{self.token!r} where a value is expected")
-        if self.kind == "span":
-            if not _SPAN.fullmatch(self._next()):
-                raise BadQuery("a range is a duration, with a step after a colon in a subquery")
+        if self.kind == "span" and not _SPAN.fullmatch(self._next()):
+            raise BadQuery("a range is a duration, with a step after a colon in a subquery")
         if self.token == "offset":
             self._next()
             if self.kind != "number":

@@ -71,13 +71,13 @@ class Window:
                 return max(now - sample.time, SAMPLE_SECONDS), sample.sums
         return span, self._samples[-1].sums  # idle for longer than the window
 
-    @property
-    def rate(self) -> tuple[float, float]:
-        """Messages and seconds between the first and the last sample; 0 seconds without any."""
-        if not self._samples:
+    def sampled(self, index: int) -> tuple[float, float]:
+        """Growth and seconds between the first and the last sample; 0 seconds without any."""
+        samples = tuple(self._samples)  # a copy: threads read too
+        if not samples:
             return 0.0, 0.0
-        first, last = self._samples[0], self._samples[-1]
-        return last.sums[COUNT] - first.sums[COUNT], last.time - first.time
+        first, last = samples[0], samples[-1]
+        return last.sums[index] - first.sums[index], last.time - first.time
 
 
 class Counter:
@@ -104,12 +104,16 @@ class Counter:
         if for_day:
             self._day.add(now, sums)
 
-    def tps(self, now: float) -> float:
+    def tps(self, now: float, index: int = COUNT) -> float:
         """Rate per second over the last minute, up to the last sample: for figures of many."""
-        count, seconds = self._minute.rate
+        growth, seconds = self._minute.sampled(index)
         if seconds:
-            return count / max(seconds, SAMPLE_SECONDS)
-        return _window(self._minute, now, self.totals(), COUNT, None).tps
+            return growth / max(seconds, SAMPLE_SECONDS)
+        return _window(self._minute, now, self.totals(), index, None).tps
+
+    def sum(self, now: float, index: int) -> int:
+        """What was added in the last minute."""
+        return _window(self._minute, now, self.totals(), index, None).sum
 
     def stats(self, now: float, index: int, calls: int | None) -> BrokerStats:
         """The figures of one sum; `calls` is the sum that its average is by, None without one."""

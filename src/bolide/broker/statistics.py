@@ -365,13 +365,12 @@ class Statistics:
     def rate(self, name: str, key: str) -> float | None:
         """The rate of a statistic over the last minute, if there is one. Any thread may call it."""
         found = self._views.get((name, key))
-        return found[0].tps(found[1]) if found else None
+        return found.counter.tps(self._now(), found.shown) if found else None
 
     def minute_sum(self, name: str, key: str) -> int | None:
         """The sum of a statistic over the last minute, if there is one. Any thread may call it."""
         found = self._views.get((name, key))
-        minute = found[0].stats(found[1]).stats_minute if found else None
-        return minute.sum if minute is not None else None
+        return found.counter.sum(self._now(), found.shown) if found else None
 
     def put_tps(self, topic: str) -> float:
         """Messages stored per second over the last minute."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from bolide.distribution import Distribution
-from bolide.model.names import SCHEDULE_TOPIC, TIMER_TOPIC, is_dead_letter_topic, is_retry_topic
+from bolide.model.names import is_dead_letter_topic, is_retry_topic
 from bolide.model.properties import PropertyName
 from bolide.protocol.pop_info import normal_topic
 
@@ -186,13 +186,6 @@ def message_type(properties: str) -> str:
         return FIFO
     is_delayed = f"\x02{PropertyName.DELAY_LEVEL}\x01" in text or _has_time(text)
     return DELAY if is_delayed else NORMAL
-
-
-def stored_topic(topic: str, kind: str, properties: str) -> str:
-    """The topic in which a message waits first, under which RocketMQ counts it."""
-    if kind != DELAY:
-        return topic
-    return TIMER_TOPIC if _has_time(f"\x02{properties}") else SCHEDULE_TOPIC
 
 
 def _has_time(text: str) -> bool:

@@ -20,7 +20,7 @@ from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.queue_locks import QueueLocks
 from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.broker.metadata.topics import TopicTable, validate_topic
-from bolide.broker.metrics.traffic import message_type, stored_topic
+from bolide.broker.metrics.traffic import message_type
 from bolide.broker.produce.addressing import (
     BrokerProperties,
     address,
@@ -474,9 +474,7 @@ class SendHandlers:
     def _count_traffic(self, incoming: Incoming, stored: StoredSend) -> None:
         traffic, properties = self._parts.statistics.traffic, incoming.header.properties
         kind = message_type(properties)
-        topic = (
-            HALF_TOPIC if stored.is_half else stored_topic(incoming.header.topic, kind, properties)
-        )
+        topic = stored.kept_in[0] if stored.kept_in else incoming.header.topic
         sizes = [each.size for each in stored.fresh]
         if stored.inner_count:
             traffic.batch_in(topic, kind, stored.inner_count, sum(sizes))
