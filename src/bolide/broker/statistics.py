@@ -7,6 +7,7 @@ and groups are the totals of their queues; they are computed when sampled or que
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from threading import get_ident
 from typing import Final, NamedTuple
 
 from bolide.broker.counters import CALLS, COUNT, SIZE, TIME, TIMED, Counter, Latencies
@@ -91,6 +92,7 @@ class Statistics:
         self.this_morning = Totals()
         self.before_read: Listeners[[]] = Listeners()
         """Sums are about to be read: parts that count on their own add their pending counts."""
+        self._thread = get_ident()
         self._now = now
         self._is_system = is_system
         self._started = now()
@@ -127,7 +129,9 @@ class Statistics:
     # ---- counting
 
     def _collect(self) -> None:
-        self.before_read()
+        """Have pending counts added; threads that only read see what was collected before."""
+        if get_ident() == self._thread:
+            self.before_read()
 
     def sent(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
         """Count messages that a client's call stored in a queue, and the duration of the call."""

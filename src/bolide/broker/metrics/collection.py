@@ -9,6 +9,7 @@ from bolide.broker.metrics import families as own
 from bolide.broker.metrics.client_figures import ClientFigures
 from bolide.broker.metrics.exporter_names import exporter_families
 from bolide.broker.metrics.lag import LagReader
+from bolide.broker.metrics.state import State, state_families
 from bolide.broker.registration import Registration
 from bolide.broker.settings.config import BrokerConfig
 from bolide.metrics.exporter import Collection, Readiness
@@ -60,23 +61,28 @@ class BrokerMetrics:
         sampled = own.Sampled.of(parts, self._boot_time, self._now())
         if parts.cell.value.enable_client_metrics:
             self._client_figures.ask_soon(parts)
-        return lambda rest: self._families(parts, sampled, rest)
+        state = State.of(parts, self.readiness().missing)
+        return lambda rest: self._families(parts, sampled, state, rest)
 
     def _families(
-        self, parts: Parts, sampled: own.Sampled, rest: Callable[[], None]
+        self, parts: Parts, sampled: own.Sampled, state: State, rest: Callable[[], None]
     ) -> Iterator[Family]:
         try:
-            yield from self._all(parts, sampled, rest)
+            yield from self._all(parts, sampled, state, rest)
         except StoreClosed:  # the broker stops
             return
 
     def _all(
-        self, parts: Parts, sampled: own.Sampled, rest: Callable[[], None]
+        self, parts: Parts, sampled: own.Sampled, state: State, rest: Callable[[], None]
     ) -> Iterator[Family]:
         config, scope, now = parts.cell.value, self._scope, self._now()
         names = own.Names(parts)
         rooms: tuple[tuple[bool, Callable[[], Iterator[Family]]], ...] = (
             (config.enable_stats_metrics, lambda: own.stats_families(parts, scope, sampled)),
+            (
+                config.enable_stats_metrics,
+                lambda: state_families(parts, scope, state, sampled.halves, now),
+            ),
             (config.enable_request_metrics, lambda: own.request_families(parts, scope, names)),
             (
                 config.enable_connection_metrics,
