@@ -30,9 +30,7 @@ class State(NamedTuple):
         return cls(
             frozenset(missing),
             not {"store", "disk"} & set(missing),
-            None
-            if status is None
-            else (len(status.ha_connection_info), status.in_sync_slave_nums),
+            None if status is None else (len(status.ha_connection_info), status.in_sync_slave_nums),
         )
 
 
