@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.request import urlopen
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner, Result
 
-from bolide.broker.server import Broker
 from bolide.cli import app
 from bolide.cli.monitoring.boards import alert_rules, dashboard
+from bolide.metrics.exporter import Exporter
 from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupConfig
@@ -25,6 +24,8 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.transactions import EndTransactionHeader
 from bolide.protocol.message_id import OffsetId
 from tests.integration.test_replicas import group
+from tests.support.controllers import controller, free_peers
+from tests.support.metrics import fetch
 from tests.support.popping import PopClient
 from tests.support.promql import BadQuery, Query, read_query
 
@@ -83,34 +84,30 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Scrape:
 async def scrape_master(directory: Path) -> Scrape:
     wanted = {metric for each in EXPRESSIONS for metric in each.query.metrics} - {"up", DROPPED}
     missing = wanted
-    async with group(directory) as (_, master, _), PopClient(master.address, G) as client:
+    async with (
+        group(directory) as (names, master, _),
+        controller(directory / "controller", free_peers(1)) as controls,
+        PopClient(master.address, G) as client,
+    ):
         await work(client)
-        for _ in range(15):
-            found = await scrape(master)
+        for _ in range(60):
+            found = await scrape(master.metrics, names.metrics, controls.metrics)
             missing = wanted - found.keys()
             if not missing:
                 break
-            await asyncio.sleep(1)  # a text is used for a second
+            await asyncio.sleep(0.25)
         assert not missing
-        return found | {DROPPED: (await scrape_with_limit(master, 1))[DROPPED]}
+        limited = replace(master.metrics._config, metrics_cardinality_limit=1)
+        master.metrics._config = limited
+        return found | {DROPPED: (await scrape(master.metrics))[DROPPED]}
 
 
-async def scrape_with_limit(broker: Broker, limit: int) -> Scrape:
-    broker.metrics._config = replace(broker.metrics._config, metrics_cardinality_limit=limit)
-    await asyncio.sleep(1.1)
-    return await scrape(broker)
-
-
-async def scrape(broker: Broker) -> Scrape:
-    def fetch() -> str:
-        with urlopen(f"http://{broker.metrics.address}/metrics", timeout=10) as reply:
-            text: str = reply.read().decode()
-            return text
-
+async def scrape(*servers: Exporter) -> Scrape:
     found: Scrape = {}
-    for family in text_string_to_metric_families(await asyncio.to_thread(fetch)):
-        for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
+    for server in servers:
+        for family in text_string_to_metric_families((await fetch(server)).text):
+            for sample in family.samples:
+                found.setdefault(sample.name, set()).update(sample.labels)
     return found
 
 
