@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from bolide.distribution import Distribution
-from bolide.model.names import is_dead_letter_topic, is_retry_topic
+from bolide.model.names import SCHEDULE_TOPIC, is_dead_letter_topic, is_retry_topic
 from bolide.model.properties import PropertyName
 from bolide.protocol.pop_info import normal_topic
 
