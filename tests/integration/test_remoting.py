@@ -15,7 +15,7 @@ from bolide.protocol.refusals import NoPermission, RequestCodeNotSupported, Serv
 from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.dispatch import Dispatcher, Reply, Request, handles
 from bolide.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost
-from bolide.remoting.server import RemotingServer, ServerConfig
+from bolide.remoting.server import ConnectionCounts, RemotingServer, ServerConfig
 from bolide.remoting.tasks import uninterrupted
 from bolide.remoting.tls import ClientTls
 from tests.support.aio import PATIENCE, on_loop, until
@@ -474,6 +474,18 @@ async def test_an_idle_connection_is_closed_by_the_server() -> None:
         await peer.send(request_bytes(ECHO))
         await peer.frame()
         assert await peer.rest() == b""
+        assert server.counts == ConnectionCounts(opened=1, closed=1, idle=1)
+
+
+@on_loop
+async def test_a_connection_that_breaks_is_counted() -> None:
+    async with Echo().server() as server:
+        peer = await RawPeer.connect(server.address)
+        await peer.send(request_bytes(ECHO))
+        await peer.frame()
+        peer.reset()
+        await until(lambda: not server.connections)
+        assert server.counts == ConnectionCounts(opened=1, closed=1, broken=1)
 
 
 @on_loop

@@ -190,7 +190,6 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         delays=levels,
         store_host=host,
         is_delivered=duplicates.is_delivered,
-        on_delivered=statistics.delivered_delayed,
         now=now,
     )
     recurring = Recurring(topics.find, now)

@@ -17,6 +17,7 @@ from bolide.broker.background import DELAYS, on_thread
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.errors import BolideError
+from bolide.events import Listeners
 from bolide.kernel import read_record
 from bolide.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from bolide.model.properties import INT_DIGITS, PropertyName, parse_number
@@ -67,7 +68,6 @@ class DelayScheduler:
         delays: tuple[int, ...],
         store_host: bytes,
         is_delivered: Callable[[RecordDraft, int], bool] = lambda *_: False,
-        on_delivered: Callable[[int, str, int, int], None] = lambda *_: None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -79,8 +79,6 @@ class DelayScheduler:
         self._store_host = store_host
         self._now = now
         self._is_delivered = is_delivered
-        self._on_delivered = on_delivered
-        """Called with the queue of delayed messages, the topic, its queue, and the size."""
         self._arrived = asyncio.Event()
         self._saving = threading.Lock()  # one file, one writer
         self._stuck: set[int] = set()
@@ -90,6 +88,9 @@ class DelayScheduler:
         self._acted: dict[int, int] = {}
         """Offsets that this slave has reached while its group had no master, until a master has
         reached them too."""
+        self.on_delivered: Listeners[int, str, int, int] = Listeners()
+        """A message was stored in its topic: the queue of its level, the topic and its queue, and
+        the size of its record."""
         intake.watch(SCHEDULE_TOPIC, self._arrived.set)
 
     @property
@@ -233,8 +234,8 @@ class DelayScheduler:
             try:
                 appended = self._intake.append(draft)
                 self._redeliver_if_lost(level, record.queue_offset, appended)
-                target = draft.topic.decode(), draft.queue_id
-                self._on_delivered(level - 1, *target, appended.size)
+                topic = draft.topic.decode(errors="replace")
+                self.on_delivered(level - 1, topic, draft.queue_id, appended.size)
             except RecordTooLarge:  # maxMessageSize was reduced and may be raised again
                 raise
             except ValueError as exc:

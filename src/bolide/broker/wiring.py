@@ -49,6 +49,7 @@ def connect(parts: Parts, tables: Tables) -> None:
         parts.replication.on_readable.add(parts.long_polling.arrived)
     parts.long_polling.on_arrival.add(parts.pop.polling.arrived)
     parts.gate.on_revoked.add(parts.long_polling.revoke_all)
+    parts.delay.on_delivered.add(parts.statistics.delivered_delayed)
     parts.offsets.on_reset.add(parts.pop.positions.reset)
     parts.offsets.on_reset.add(
         lambda _, topic, offsets: parts.long_polling.arrived_in(topic, offsets)
