@@ -191,5 +191,10 @@ def test_the_names_of_the_exporter_are_there_too(pair: Pair) -> None:
         "group", "topic", "countOfOnlineConsumers", "msgModel"
     }  # fmt: skip
     assert pair.ours.labels["rocketmq_producer_offset"] == {"cluster", "broker", "topic"}
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "monitor.md"
+    shown = set(page.read_text(encoding="utf-8").split())
+    for name, kind in pair.ours.kinds.items():
+        if name.startswith(("rocketmq_", "bolide_")) and "_brokeruntime_" not in name:
+            assert f"{name}_total" in shown if kind == "counter" else name in shown
     ready = pair.ours.one("rocketmq_group_diff", group="readers", topic="Orders")
     assert ready >= 0
