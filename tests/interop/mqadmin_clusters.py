@@ -14,7 +14,6 @@ from typing import Any
 
 from bolide import Message, Producer, PushConsumer, StoredMessage
 from bolide.admin import AdminClient
-from bolide.admin.errors import GroupOffline
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
@@ -164,26 +163,9 @@ def _group(kind: str, bench: Bench, directory: Path) -> Iterator[Started]:
 
 
 async def settle(of: Cluster) -> None:
-    """Wait until what the run before left behind is over: an election, clients that are gone."""
+    """Wait until both members of a group are in sync, after an election for example."""
     if of.place is Place.GROUP:
         await _until(partial(_in_sync, of.name_server, of.others["controller"], 2), ELECTION)
-    elif of.place is Place.PLAIN:
-        async with AdminClient(of.name_server, access_key=ROOT, secret_key=PASSWORD) as admin:
-            await _until(partial(_is_left_alone, admin, of), ELECTION)
-
-
-async def _is_left_alone(admin: AdminClient, of: Cluster) -> None:
-    """Fail while a client of Java's mqadmin is connected."""
-    groups = (await admin.brokers.producers(of.broker)).data.values()
-    assert not any(each.language == "JAVA" for group in groups for each in group)
-    for group in ("TOOLS_CONSUMER", "lookers"):
-        with contextlib.suppress(GroupOffline):
-            await admin.clients.consumers(group, of.broker)
-            raise _StillThere(group)
-
-
-class _StillThere(Exception):
-    pass
 
 
 async def _in_sync(name_server: str, controller: str, count: int) -> None:

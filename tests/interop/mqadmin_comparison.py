@@ -17,11 +17,13 @@ MASKS = [
     (r"\b1\d{12}\b", "<ms>"),
     # What the threads of our client do at the moment.
     (r'^(thread|task) .*|^ *File "[^\n]*(\n {4,}[^\n]*)*', ""),
-    (r".*\(mqadmin-\d+\).*", ""),  # a producer that a broker keeps for a while
+    # Apache's broker keeps some clients of the mqadmin before for a while.
+    (r".*\((mqadmin-\d+|CLIENT_INNER_PRODUCER)\).*|^(TOOLS_CONSUMER|lookers) .*", ""),
+    (r'^.*"JAVA%.*', ""),
     (r"\bV\d_\d_\d\w*|version=\d+", "<version>"),
     (r"\S+/([\w-]+-<ms>\.(after|before))", r"<file> \1"),
     (r"(PRODUCE-|Task-|Thread-)\d+", r"\1<number>"),
-    (r"\b(rt=)?\d+ms\b", "<period>"),
+    (r"\b(rt=)?\d+ms\b|spentTimeMills=\d+", "<period>"),
     (r".*(rmq_sys_bolide_|RMQ_SYS_ROCKSDB_|rmq_sys_SYNC_BROKER_MEMBER_).*", ""),
     (r"(<acl_file>) +\d+", r"\1 <changes>"),
     (r"( OK, )\d+$", r"\1<topics>"),

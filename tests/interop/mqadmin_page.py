@@ -1,7 +1,7 @@
 """`python -m tests.interop.mqadmin_page`: the table of what each command of mqadmin shows.
 
 It runs all cases, and prints the page if they are as the table says. With `--write` the page
-becomes docs/mqadmin-parity.md.
+becomes docs/mqadmin-comparison.md.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ from tests.interop.mqadmin_cases import CASES, NEW, NOTES, OLD, OLD_NAMES, OWN, 
 from tests.interop.mqadmin_runs import VERSIONS, disagreement, disagreement_of_ours, run_all
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = REPOSITORY / "docs" / "mqadmin-parity.md"
+PAGE = REPOSITORY / "docs" / "mqadmin-comparison.md"
 
 SAME, DIFFERS, ABSENT = "same", "differs", "–"
 INTRODUCTION = """# Java's mqadmin with our brokers

@@ -16,8 +16,9 @@ from bolide.remoting.settings import THREADS
 from bolide.store.config import StoreConfig
 from docs.reference import PAGES
 from docs.support import RENAMED_RESPONSES
+from tests.interop import apache
 from tests.interop.bench import Bench
-from tests.interop.conftest import NEWEST
+from tests.interop.conftest import NEWEST, obtain_or_skip
 
 OLDEST = "4.9"
 BASE = "org.apache.rocketmq."
@@ -62,12 +63,15 @@ def release(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def names(java_module_bench: Bench, release: str) -> Names:
-    """All names of a release, by one Java process."""
-    asked = [
-        f"{kind}={','.join(BASE + place for place in places)}" for kind, places in CLASSES.items()
-    ]
+    return names_in(java_module_bench, release, CLASSES)
+
+
+def names_in(bench: Bench, release: str, kinds: Collection[str]) -> Names:
+    """The names of some kinds, by one Java process."""
+    obtain_or_skip(release)
+    asked = [f"{kind}={','.join(BASE + place for place in CLASSES[kind])}" for kind in kinds]
     found: dict[str, dict[str, str]] = defaultdict(dict)
-    for line in java_module_bench.program(release, "Names", *asked).wait(60):
+    for line in bench.program(release, "Names", *asked).wait(60):
         kind, _, rest = line.partition("\t")
         if kind in CLASSES:  # RocketMQ's logging prints here too
             name, _, value = rest.partition("\t")
@@ -88,6 +92,15 @@ def test_every_request_code_is_known(names: Names) -> None:
 
 def test_every_response_code_is_known(names: Names) -> None:
     assert not _different(names["ResponseCode"], {**ResponseCode.__members__, **RENAMED_RESPONSES})
+
+
+def test_every_code_of_the_newest_4_9_client_is_known(java_module_bench: Bench) -> None:
+    """Of 4.9.8 only the client side was published."""
+    kinds = ("RequestCode", "ResponseCode")
+    found = names_in(java_module_bench, apache.releases()[OLDEST].client, kinds)
+    assert not _different(found["RequestCode"], RequestCode.__members__)
+    known = {**ResponseCode.__members__, **RENAMED_RESPONSES}
+    assert not _different(found["ResponseCode"], known)
 
 
 def test_the_compatibility_page_has_every_code_and_attribute(names: Names) -> None:
