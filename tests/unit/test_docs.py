@@ -289,3 +289,17 @@ def anchors(page: Path) -> set[str]:
     """The names that headings get, as mkdocs makes them."""
     headings = HEADING.findall(page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w\s-]", "", text).strip().lower().replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/administer.md"])
+def test_the_number_of_admin_commands_is_that_of_the_comparison(page: str) -> None:
+    text = (ROOT / "docs" / "mqadmin-comparison.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
+    absent = sum(row[4].strip() == "not applicable" for row in rows)
+    words = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+    assert f"{len(rows)} " in words
+    assert re.search(
+        rf"\b{len(rows)} (command )?names\b.{{0,60}} {len(rows) - absent} work\b", words
+    )
+    assert re.search(rf"\b{absent}, about RocksDB|\b{absent} about RocksDB", words)
