@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -604,3 +605,19 @@ def test_help_alone_lists_the_commands() -> None:
 
     assert done.exit_code == 0
     assert [n for n in load() if not re.search(rf"^  {n}\s", done.output, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [(["--help"], 0.3), (["topicList", "--help"], 0.3), (["topicList", "-n", "{}"], 0.5)],
+)
+def test_commands_start_at_once(cluster: Cluster, words: list[str], limit: float) -> None:
+    """Processor time, which other programs on the machine do not add to as they do to a clock."""
+    spent = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = run("mqadmin", *(word.format(cluster.name_server) for word in words))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert done.returncode == 0
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(spent) < limit

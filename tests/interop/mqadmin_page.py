@@ -20,7 +20,7 @@ from tests.interop.mqadmin_runs import VERSIONS, disagreement, disagreement_of_o
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "mqadmin-comparison.md"
 
-SAME, DIFFERS, ABSENT = "same", "differs", "–"
+SAME, DIFFERS, ABSENT = "same", "differs", "\N{EN DASH}"
 INTRODUCTION = """# Java's mqadmin with our brokers
 
 Every command of RocketMQ's `mqadmin`, {old} and {new}, was run against a cluster of
