@@ -18,6 +18,7 @@ from bolide.remoting.latencies import MAX_OUTCOMES, OTHER, RpcLatencies, RpcOutc
         ({"TIMER_DELIVER_MS": "1"}, "delay"),
         ({"__STARTDELIVERTIME": "1"}, "delay"),
         ({"TRAN_MSG": "true", "__SHARDINGKEY": "k"}, "transaction"),
+        ({"TRAN_MSG": "false"}, "normal"),
     ],
 )
 def test_the_type_of_a_message_is_in_its_properties(properties: dict[str, str], kind: str) -> None:
