@@ -68,7 +68,7 @@ def disagreement(twins: Twins, version: str, case: Case) -> str:
         fails = "Exception" in apache and "Exception" not in ours
         return "" if fails else f"it does not fail over Apache's alone:\n{apache}\n{ours}"
     differing = difference(case, ours, apache)
-    if case.differs:
+    if case.differs and not case.lacks:
         return "" if differing else f"there is no difference any more: {case.differs}"
     if not differing and bool(apache) == case.silent:
         return f"it prints: {apache!r}"
