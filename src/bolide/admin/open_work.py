@@ -3,7 +3,7 @@
 A broker is empty when nobody writes any more, every group has consumed its queues, nothing waits
 in the broker for a later delivery, and its replicas have the whole log. Each of these is a check
 that returns what is open. What a broker does not tell, as most of RocketMQ's do not, is listed as
-unknown instead of being taken for done.
+unknown instead of being taken for done: such a broker is not known to be safe.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ import msgspec
 
 from bolide.admin.brokers import Brokers
 from bolide.admin.clients import Clients
+from bolide.admin.errors import GroupOffline
 from bolide.admin.held_messages import HalfMessages, Timers
 from bolide.admin.offsets import Offsets
 from bolide.admin.servers import MASTER, Servers, gather_by_key
 from bolide.admin.topics import Topics
-from bolide.errors import BolideError
 from bolide.model.names import (
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
@@ -40,12 +40,12 @@ from bolide.model.names import (
     retrying_group,
     revive_topic,
 )
+from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import MessageModel
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import BrokerRoute
-from bolide.protocol.bodies.stats import QueueProgress
 from bolide.protocol.bodies.topics import TopicConfig, TopicOffset
-from bolide.protocol.refusals import RequestCodeNotSupported, ServerError, TopicNotFound
+from bolide.protocol.refusals import Refusal, RequestCodeNotSupported, ServerError, TopicNotFound
 
 _POP_SETTLED = 75.0
 """Seconds after the last write to RocketMQ's revive log; 60 s is its default invisible time."""
@@ -57,7 +57,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     """Something that keeps a broker from being stopped.
 
     Attributes:
-        kind: producers, nameServers, groups, retries, delayed, timers, transactions, pop, replicas.
+        kind: broker, producers, nameServers, groups, delayed, timers, transactions, pop, replicas.
         count: messages, or bytes for replicas.
         advice: what helps, if it does not go away by itself.
     """
@@ -81,16 +81,29 @@ class DrainedBroker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One look at a broker."""
+    """One look at a broker.
+
+    Attributes:
+        unknown: what the broker does not tell of itself; there may be something open in it.
+        remarks: what holds of every broker of its kind, whatever is open.
+    """
 
     address: str
     broker_name: str
     open: tuple[Open, ...]
-    unknown: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def is_safe(self) -> bool:
-        return not self.open
+        """Whether all is known, and nothing is open."""
+        return not self.open and not self.unknown
+
+
+Pair = tuple[str, str]
+"""A group, and a topic."""
+Bounds = dict[int, TopicOffset]
+"""The first and the next offset of the queues of a topic, by number."""
 
 
 @dataclass(slots=True)
@@ -100,11 +113,12 @@ class _Writes:
     last_write: float
     log_end: str = ""
     ends: dict[str, int] = field(default_factory=dict)
+    """The sum of the ends of all queues of each topic that producers may write."""
     grown: dict[str, int] = field(default_factory=dict)
+    bounds: dict[str, Bounds] = field(default_factory=dict)
+    """The topics of users and the retry topics that have messages."""
     groups: dict[str, list[str]] = field(default_factory=dict)
-    """The groups of each topic that has messages."""
-    retries: list[str] = field(default_factory=list)
-    """The retry topics that have messages."""
+    """The groups of each topic of users that has messages."""
 
 
 class Watch:
@@ -131,6 +145,7 @@ class Watch:
         self._timers = Timers(servers)
         self._writes = _Writes(last_write=now())
         self._unknown: list[str] = []
+        self._remarks: list[str] = []
         self._settings: dict[str, str] | None = None
 
     async def round(self) -> Round:
@@ -139,12 +154,30 @@ class Watch:
         Raises:
             BolideError: the broker does not answer.
         """
-        self._unknown = []
         address = self.broker.address
         if self._settings is None:
             self._settings = await self._brokers.config(address)
         figures = await self._brokers.runtime(address)
-        await self._look_at_topics(figures.get("commitLogMaxOffset", ""))
+        log_end = figures.get("commitLogMaxOffset", "")
+        stored = not log_end or log_end != self._writes.log_end
+        if stored:
+            await self._look_at_topics(log_end)
+        else:
+            self._writes.grown = {}
+        found = await self._checked(figures)
+        if not found and not stored:  # groups that have come since make no entry in the log
+            await self._look_at_topics(log_end)
+            found = await self._checked(figures)
+        return Round(
+            address,
+            self.broker.broker_name,
+            tuple(sorted(found, key=lambda each: (each.kind, each.what))),
+            tuple(self._unknown),
+            (*self._remarks, _ALWAYS_UNKNOWN),
+        )
+
+    async def _checked(self, figures: dict[str, str]) -> list[Open]:
+        self._unknown, self._remarks = [], []
         checks: list[Awaitable[Iterable[Open]]] = [
             self._groups(),
             self._delayed(figures),
@@ -156,39 +189,28 @@ class Watch:
         found = self._producers()
         for check in await asyncio.gather(*checks):
             found.extend(check)
-        return Round(
-            address,
-            self.broker.broker_name,
-            tuple(sorted(found, key=lambda each: (each.kind, each.what))),
-            (*self._unknown, _ALWAYS_UNKNOWN),
-        )
+        return found
 
     async def _look_at_topics(self, log_end: str) -> None:
-        """Note which topics have grown, and who consumes them, if anything was stored since."""
-        writes = self._writes
-        writes.grown = {}
-        if log_end == writes.log_end and log_end:
-            return
+        """Note what topics have, which of them have grown, and who consumes them."""
+        writes, first = self._writes, not self._writes.log_end
         table = (await self._topics.configs(self.broker.address)).topic_config_table
-        ends = await self._ends([name for name, config in table.items() if is_written(config)])
-        retries = await self._ends([name for name in table if name.startswith(RETRY_PREFIX)])
-        writes.retries = [name for name, end in retries.items() if end]
-        writes.groups = await gather_by_key([name for name in ends if ends[name]], self._groups_of)
-        if writes.log_end:  # not the first look
+        names = [name for name in table if is_of_users(name) or name.startswith(RETRY_PREFIX)]
+        bounds = await gather_by_key(names, self._bounds)
+        writes.bounds = {
+            name: each for name, each in bounds.items() if each is not None and _end(each)
+        }
+        ends = {name: _end(bounds[name] or {}) for name in names if is_written(table[name])}
+        writes.groups = await gather_by_key(
+            [name for name in writes.bounds if is_of_users(name)], self._groups_of
+        )
+        writes.grown = {}
+        if not first:
             grown = {topic: end - writes.ends.get(topic, 0) for topic, end in ends.items()}
             writes.grown = {topic: count for topic, count in grown.items() if count > 0}
         writes.ends, writes.log_end = ends, log_end
         if writes.grown:
             writes.last_write = self._now()
-
-    async def _ends(self, topics: Iterable[str]) -> dict[str, int]:
-        """The sum of the ends of all queues of each topic."""
-        found = await gather_by_key(topics, self._bounds)
-        return {
-            topic: sum(each.max_offset for each in bounds.values())
-            for topic, bounds in found.items()
-            if bounds is not None
-        }
 
     async def _groups_of(self, topic: str) -> list[str]:
         return (await self._topics.groups_at(self.broker.address, topic)).group_list
@@ -207,7 +229,7 @@ class Watch:
             return [Open(kind="producers", what=what)]
         return []
 
-    async def _bounds(self, topic: str) -> dict[int, TopicOffset] | None:
+    async def _bounds(self, topic: str) -> Bounds | None:
         """The bounds of the queues of a topic by number; None if it was deleted meanwhile."""
         try:
             stats = await self._topics.stats_at(self.broker.address, topic)
@@ -217,14 +239,14 @@ class Watch:
 
     async def _groups(self) -> list[Open]:
         """Groups that have not consumed what they have begun to consume, and retry topics."""
-        positions = await self._positions()
-        late = {
-            key: {number: each.consumer_offset for number, each in queues.items()}
-            for key, queues in positions.items()
-            if any(each.broker_offset > each.consumer_offset for each in queues.values())
-        }
-        late |= self._unread_retries({topic for _, topic in positions})
-        late |= await self._unread_topics(positions)
+        pairs = await self._listed()
+        pairs |= await self._unlisted(pairs)
+        ends = await self._ends_of({topic for _, topic in pairs})
+        offsets = await gather_by_key(
+            pairs, lambda pair: self._with_others(pair, pairs[pair], ends[pair[1]])
+        )
+        late = {pair: each for pair, each in offsets.items() if _left(each, ends[pair[1]])}
+        late |= self._unread_retries({topic for _, topic in pairs})
         bounds = await gather_by_key({topic for _, topic in late}, self._bounds)
         lags = {
             (group, topic): lag
@@ -241,55 +263,81 @@ class Watch:
             for (group, topic), count in sorted(lags.items())
         ]
 
-    async def _positions(self) -> dict[tuple[str, str], dict[int, QueueProgress]]:
-        """The offsets of the groups of users by group and topic."""
+    async def _listed(self) -> dict[Pair, dict[int, int]]:
+        """The offsets of the groups of users, in the queues that producers may write."""
         stats = await self._brokers.consume_stats(self.broker.address)
-        found: dict[tuple[str, str], dict[int, QueueProgress]] = {}
+        found: dict[Pair, dict[int, int]] = {}
         for groups in stats.consume_stats_list:
             for group, parts in groups.items():
-                if _is_system_group(group) or group in self._ignored:
+                if not self._counts(group):
                     continue
                 for part in parts:
                     for queue, progress in part.offset_table.items():
-                        found.setdefault((group, queue.topic), {})[queue.queue_id] = progress
+                        offsets = found.setdefault((group, queue.topic), {})
+                        offsets[queue.queue_id] = progress.consumer_offset
         return found
 
-    def _unread_retries(self, known: Container[str]) -> dict[tuple[str, str], dict[int, int]]:
+    async def _unlisted(self, listed: Container[Pair]) -> dict[Pair, dict[int, int]]:
+        """Topics that a connected group subscribes to, and has committed nothing of yet."""
+        pairs = [
+            (group, topic)
+            for topic, groups in self._writes.groups.items()
+            for group in groups
+            if self._counts(group) and (group, topic) not in listed
+        ]
+        members = await gather_by_key({group for group, _ in pairs}, self._members)
+        return {
+            (group, topic): {}
+            for group, topic in pairs
+            if (found := members[group]) is not None
+            if found.message_model is not MessageModel.BROADCASTING
+            if not found.subscription_table or topic in found.subscription_table
+        }
+
+    def _counts(self, group: str) -> bool:
+        return not _is_system_group(group) and group not in self._ignored
+
+    async def _ends_of(self, topics: Iterable[str]) -> dict[str, Bounds]:
+        """The bounds of the last look; those of other topics, as of internal ones, are asked."""
+        known = self._writes.bounds
+        others = await gather_by_key([each for each in topics if each not in known], self._bounds)
+        return known | {topic: bounds or {} for topic, bounds in others.items()}
+
+    async def _with_others(
+        self, pair: Pair, listed: dict[int, int], bounds: Bounds
+    ) -> dict[int, int]:
+        """The listed offsets, and those of queues that are only read, which brokers do not list."""
+        group, topic = pair
+        offsets = dict(listed)
+        for number, each in bounds.items():
+            if number not in listed and each.max_offset > each.min_offset:
+                queue = MessageQueue(topic, self.broker.broker_name, number)
+                offsets[number] = await self._offsets.find_committed(group, queue) or 0
+        return offsets
+
+    def _unread_retries(self, known: Container[str]) -> dict[Pair, dict[int, int]]:
         """Retry topics of which their group has consumed nothing yet."""
         return {
             (group, name): {}
-            for name in self._writes.retries
-            if name not in known
-            if (group := retrying_group(name)) not in self._ignored
-            if not _is_system_group(group)
+            for name in self._writes.bounds
+            if name.startswith(RETRY_PREFIX) and name not in known
+            if self._counts(group := retrying_group(name))
         }
 
-    async def _unread_topics(
-        self, known: Container[tuple[str, str]]
-    ) -> dict[tuple[str, str], dict[int, int]]:
-        """Topics of which a group that is connected has consumed nothing yet."""
-        found: dict[tuple[str, str], dict[int, int]] = {}
-        for topic, groups in self._writes.groups.items():
-            for group in groups:
-                if (group, topic) in known or _is_system_group(group) or group in self._ignored:
-                    continue
-                try:
-                    model = (
-                        await self._clients.consumers(group, self.broker.address)
-                    ).message_model
-                except BolideError:  # nobody is connected
-                    continue
-                if model is not MessageModel.BROADCASTING:
-                    found[group, topic] = {}
-        return found
+    async def _members(self, group: str) -> ConsumerConnections | None:
+        """The connected members of a group; None if nobody is."""
+        try:
+            return await self._clients.consumers(group, self.broker.address)
+        except GroupOffline:
+            return None
+        except Refusal as exc:
+            self._unknown.append(f"the members of group {group}: {exc}")
+            return None
 
     async def _advice(self, group: str) -> str:
-        try:
-            members = (await self._clients.consumers(group, self.broker.address)).connection_set
-        except BolideError:
-            members = []
-        if members:
-            return f"connected members: {len(members)}"
+        members = await self._members(group)
+        if members is not None:
+            return f"connected members: {len(members.connection_set)}"
         return (
             "nobody of it is connected: start it, skip its messages (skipAccumulatedMessage),"
             f" or leave it with --ignore-group {group}"
@@ -373,7 +421,7 @@ class Watch:
         """How far the broker itself is behind in an internal topic, and the last store time."""
         try:
             stats = await self._topics.stats_at(self.broker.address, topic)
-        except (TopicNotFound, ServerError):
+        except TopicNotFound:
             return 0, 0
         behind = written = 0
         for queue, bounds in stats.offset_table.items():
@@ -389,7 +437,7 @@ class Watch:
         broker = await self._servers.broker_at(self.broker.address)
         slaves = slaves_of(broker)
         if not slaves:
-            self._unknown.append(
+            self._remarks.append(
                 "it has no replica: what it has stored cannot be read while it is stopped"
             )
             return []
@@ -415,7 +463,12 @@ class Watch:
         return found
 
 
-def _left(offsets: dict[int, int], bounds: dict[int, TopicOffset]) -> int:
+def _end(bounds: Bounds) -> int:
+    """The number of messages that a topic has ever had."""
+    return sum(each.max_offset for each in bounds.values())
+
+
+def _left(offsets: dict[int, int], bounds: Bounds) -> int:
     """Messages that are stored and not consumed; those that retention has deleted do not count."""
     return sum(
         max(each.max_offset - max(offsets.get(number, 0), each.min_offset), 0)
