@@ -1,6 +1,6 @@
 """Consumer lag: how far each consumer group is behind the end of its queues."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,8 +18,7 @@ from bolide.protocol.refusals import ConsumerNotOnline, GroupNotFound, TopicNotF
 
 T = TypeVar("T")
 
-NOTHING_THERE = (GroupUnknown, GroupOffline, GroupNotFound, TopicNotFound, ConsumerNotOnline)
-"""Errors of a broker or NameServer that has nothing of a group; others leave it unknown."""
+_NOTHING_THERE = (GroupUnknown, GroupOffline, GroupNotFound, TopicNotFound, ConsumerNotOnline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,11 @@ class GroupLag:
     """The sum of what the others told, if a broker did not answer."""
     failures: tuple[BolideError, ...] = field(default=(), compare=False)
     """Why something is not known."""
+
+
+def real_failures(failures: Iterable[BolideError]) -> list[BolideError]:
+    """Without those of brokers that have nothing of a group, which is an answer, too."""
+    return [each for each in failures if not isinstance(each, _NOTHING_THERE)]
 
 
 def lag_of(stats: ConsumeStats) -> int:
@@ -99,4 +103,4 @@ async def _known(
         found, failures = await answers
     except BolideError as exc:
         found, failures = None, [exc]
-    return found, [each for each in failures if not isinstance(each, NOTHING_THERE)]
+    return found, real_failures(failures)
