@@ -4,12 +4,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from bolide.admin import AdminClient
 from bolide.cli import app
+from bolide.cli.admin import session
 from bolide.protocol.bodies.consumers import Connection, ConsumerConnections
 from bolide.protocol.bodies.groups import GroupList
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -20,7 +23,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.refusals import NoPermission
 from bolide.remoting.dispatch import Reply
 from tests.support.aio import on_loop
-from tests.unit.admin.scripted import Cast, Scripted, cast
+from tests.unit.admin.scripted import Cast, Scripted, cast, describe
 
 QUEUE = MessageQueue("Orders", "broker-a", 0)
 ANSWERS: dict[RequestCode, object] = {
@@ -71,6 +74,30 @@ async def two_brokers() -> AsyncIterator[tuple[Cast, Run]]:
         yield stage, run
 
 
+class Hanging:
+    """A broker that takes requests and answers none; `asked` counts them."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.address = ""
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+                self.asked += 1
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+
+@asynccontextmanager
+async def hanging() -> AsyncIterator[Hanging]:
+    found = Hanging()
+    async with await asyncio.start_server(found.take, "127.0.0.1") as server:
+        found.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield found
+
+
 @pytest.fixture(autouse=True)
 def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -117,3 +144,25 @@ async def test_the_monitor_reports_groups_of_which_it_learns_nothing() -> None:
     (report,) = json.loads(away.stdout)
     assert (report["consumerGroup"], report["stuck"]) == ("billing", None)
     assert "cannot connect" in report["failure"]
+
+
+@on_loop
+async def test_a_broker_that_hangs_is_not_asked_for_each_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"T{number}" for number in range(100)]
+    monkeypatch.setattr(session, "AdminClient", partial(AdminClient, timeout=0.3))
+    async with two_brokers() as (stage, run), hanging() as silent:
+        name_server = stage.name_server
+        describe(name_server, {"broker-a": stage.first, "broker-b": silent})
+        name_server.answers(
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList(topic_list=names)
+        )
+        done = await run("topicList", "-c")
+
+    assert done.exit_code == 3
+    assert [line.split()[1:] for line in done.stdout.splitlines()[1:]] == [
+        [name, "N/A"] for name in names
+    ]
+    assert done.stderr.count(silent.address) == len(done.stderr.splitlines()) == 1
+    assert 0 < silent.asked <= 16  # those that were asked before the first one had failed
