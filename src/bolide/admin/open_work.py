@@ -9,19 +9,18 @@ unknown instead of being taken for done: such a broker is not known to be safe.
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
 from bolide.admin.brokers import Brokers
-from bolide.admin.clients import Clients
-from bolide.admin.errors import GroupOffline
 from bolide.admin.held_messages import HalfMessages, Timers
 from bolide.admin.offsets import Offsets
 from bolide.admin.servers import MASTER, Servers, gather_by_key
 from bolide.admin.topics import Topics
+from bolide.admin.unconsumed import Backlog, Bounds, Unconsumed, left
 from bolide.model.names import (
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
@@ -29,23 +28,18 @@ from bolide.model.names import (
     RETRY_PREFIX,
     REVIVE_GROUP,
     SCHEDULE_TOPIC,
-    SYSTEM_GROUP_PREFIX,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
-    TOOLS_GROUP,
     TRACE_TOPIC,
     TRANSACTION_GROUP,
     WRITE,
     is_internal,
-    retrying_group,
     revive_topic,
 )
-from bolide.protocol.bodies.consumers import ConsumerConnections
-from bolide.protocol.bodies.heartbeat import MessageModel
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import BrokerRoute
-from bolide.protocol.bodies.topics import TopicConfig, TopicOffset
-from bolide.protocol.refusals import Refusal, RequestCodeNotSupported, ServerError, TopicNotFound
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.refusals import RequestCodeNotSupported, ServerError, TopicNotFound
 
 _POP_SETTLED = 75.0
 """Seconds after the last write to RocketMQ's revive log; 60 s is its default invisible time."""
@@ -100,12 +94,6 @@ class Round:
         return not self.open and not self.unknown
 
 
-Pair = tuple[str, str]
-"""A group, and a topic."""
-Bounds = dict[int, TopicOffset]
-"""The first and the next offset of the queues of a topic, by number."""
-
-
 @dataclass(slots=True)
 class _Writes:
     """Whether producers write: the ends of the topics of users, and when one last grew."""
@@ -135,14 +123,13 @@ class Watch:
         self.broker = broker
         self._servers = servers
         self._settle = settle
-        self._ignored = ignored_groups
         self._now = now
         self._topics = Topics(servers)
         self._brokers = Brokers(servers)
         self._offsets = Offsets(servers)
-        self._clients = Clients(servers)
         self._transactions = HalfMessages(servers)
         self._timers = Timers(servers)
+        self._unconsumed = Unconsumed(servers, broker.address, broker.broker_name, ignored_groups)
         self._writes = _Writes(last_write=now())
         self._unknown: list[str] = []
         self._remarks: list[str] = []
@@ -172,7 +159,7 @@ class Watch:
             address,
             self.broker.broker_name,
             tuple(sorted(found, key=lambda each: (each.kind, each.what))),
-            tuple(self._unknown),
+            tuple(dict.fromkeys(self._unknown)),
             (*self._remarks, _ALWAYS_UNKNOWN),
         )
 
@@ -196,7 +183,7 @@ class Watch:
         writes, first = self._writes, not self._writes.log_end
         table = (await self._topics.configs(self.broker.address)).topic_config_table
         names = [name for name in table if is_of_users(name) or name.startswith(RETRY_PREFIX)]
-        bounds = await gather_by_key(names, self._bounds)
+        bounds = await gather_by_key(names, self._unconsumed.bounds)
         writes.bounds = {
             name: each for name, each in bounds.items() if each is not None and _end(each)
         }
@@ -229,123 +216,23 @@ class Watch:
             return [Open(kind="producers", what=what)]
         return []
 
-    async def _bounds(self, topic: str) -> Bounds | None:
-        """The bounds of the queues of a topic by number; None if it was deleted meanwhile."""
-        try:
-            stats = await self._topics.stats_at(self.broker.address, topic)
-        except TopicNotFound:
-            return None
-        return {queue.queue_id: each for queue, each in stats.offset_table.items()}
-
     async def _groups(self) -> list[Open]:
         """Groups that have not consumed what they have begun to consume, and retry topics."""
-        pairs = await self._listed()
-        pairs |= await self._unlisted(pairs)
-        ends = await self._ends_of({topic for _, topic in pairs})
-        offsets = await gather_by_key(
-            pairs, lambda pair: self._with_others(pair, pairs[pair], ends[pair[1]])
-        )
-        late = {pair: each for pair, each in offsets.items() if _left(each, ends[pair[1]])}
-        late |= self._unread_retries({topic for _, topic in pairs})
-        bounds = await gather_by_key({topic for _, topic in late}, self._bounds)
-        lags = {
-            (group, topic): lag
-            for (group, topic), offsets in late.items()
-            if (lag := _left(offsets, bounds[topic] or {})) > 0
-        }
+        writes = self._writes
+        found = await self._unconsumed.look(writes.bounds, writes.groups, self._unknown)
         return [
             Open(
                 kind="groups",
-                what=f"group {group} has to consume topic {topic}",
-                count=count,
-                advice=await self._advice(group),
+                what=f"group {each.group} has to consume topic {each.topic}",
+                count=each.count,
+                advice=_advice(each),
             )
-            for (group, topic), count in sorted(lags.items())
+            for each in found
         ]
-
-    async def _listed(self) -> dict[Pair, dict[int, int]]:
-        """The offsets of the groups of users, in the queues that producers may write."""
-        stats = await self._brokers.consume_stats(self.broker.address)
-        found: dict[Pair, dict[int, int]] = {}
-        for groups in stats.consume_stats_list:
-            for group, parts in groups.items():
-                if not self._counts(group):
-                    continue
-                for part in parts:
-                    for queue, progress in part.offset_table.items():
-                        offsets = found.setdefault((group, queue.topic), {})
-                        offsets[queue.queue_id] = progress.consumer_offset
-        return found
-
-    async def _unlisted(self, listed: Container[Pair]) -> dict[Pair, dict[int, int]]:
-        """Topics that a connected group subscribes to, and has committed nothing of yet."""
-        pairs = [
-            (group, topic)
-            for topic, groups in self._writes.groups.items()
-            for group in groups
-            if self._counts(group) and (group, topic) not in listed
-        ]
-        members = await gather_by_key({group for group, _ in pairs}, self._members)
-        return {
-            (group, topic): {}
-            for group, topic in pairs
-            if (found := members[group]) is not None
-            if found.message_model is not MessageModel.BROADCASTING
-            if not found.subscription_table or topic in found.subscription_table
-        }
-
-    def _counts(self, group: str) -> bool:
-        return not _is_system_group(group) and group not in self._ignored
-
-    async def _ends_of(self, topics: Iterable[str]) -> dict[str, Bounds]:
-        """The bounds of the last look; those of other topics, as of internal ones, are asked."""
-        known = self._writes.bounds
-        others = await gather_by_key([each for each in topics if each not in known], self._bounds)
-        return known | {topic: bounds or {} for topic, bounds in others.items()}
-
-    async def _with_others(
-        self, pair: Pair, listed: dict[int, int], bounds: Bounds
-    ) -> dict[int, int]:
-        """The listed offsets, and those of queues that are only read, which brokers do not list."""
-        group, topic = pair
-        offsets = dict(listed)
-        for number, each in bounds.items():
-            if number not in listed and each.max_offset > each.min_offset:
-                queue = MessageQueue(topic, self.broker.broker_name, number)
-                offsets[number] = await self._offsets.find_committed(group, queue) or 0
-        return offsets
-
-    def _unread_retries(self, known: Container[str]) -> dict[Pair, dict[int, int]]:
-        """Retry topics of which their group has consumed nothing yet."""
-        return {
-            (group, name): {}
-            for name in self._writes.bounds
-            if name.startswith(RETRY_PREFIX) and name not in known
-            if self._counts(group := retrying_group(name))
-        }
-
-    async def _members(self, group: str) -> ConsumerConnections | None:
-        """The connected members of a group; None if nobody is."""
-        try:
-            return await self._clients.consumers(group, self.broker.address)
-        except GroupOffline:
-            return None
-        except Refusal as exc:
-            self._unknown.append(f"the members of group {group}: {exc}")
-            return None
-
-    async def _advice(self, group: str) -> str:
-        members = await self._members(group)
-        if members is not None:
-            return f"connected members: {len(members.connection_set)}"
-        return (
-            "nobody of it is connected: start it, skip its messages (skipAccumulatedMessage),"
-            f" or leave it with --ignore-group {group}"
-        )
 
     async def _delayed(self, figures: dict[str, str]) -> list[Open]:
         """Messages with a delay level that have not been delivered."""
-        pending = _left(_delivered(figures), await self._bounds(SCHEDULE_TOPIC) or {})
+        pending = left(_delivered(figures), await self._unconsumed.bounds(SCHEDULE_TOPIC) or {})
         if not pending:
             return []
         return [Open(kind="delayed", what="delayed messages are not due yet", count=pending)]
@@ -468,11 +355,12 @@ def _end(bounds: Bounds) -> int:
     return sum(each.max_offset for each in bounds.values())
 
 
-def _left(offsets: dict[int, int], bounds: Bounds) -> int:
-    """Messages that are stored and not consumed; those that retention has deleted do not count."""
-    return sum(
-        max(each.max_offset - max(offsets.get(number, 0), each.min_offset), 0)
-        for number, each in bounds.items()
+def _advice(found: Backlog) -> str:
+    if found.members:
+        return f"connected members: {found.members}"
+    return (
+        "nobody of it is connected: start it, skip its messages (skipAccumulatedMessage),"
+        f" or leave it with --ignore-group {found.group}"
     )
 
 
@@ -507,7 +395,3 @@ def is_of_users(topic: str) -> bool:
         return True
     own = topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX) or is_internal(topic)
     return not own and not topic.startswith(_OWN_KINDS)
-
-
-def _is_system_group(group: str) -> bool:
-    return group == TOOLS_GROUP or group.startswith(SYSTEM_GROUP_PREFIX)
