@@ -1,15 +1,20 @@
 """What keeps a broker from being stopped, of brokers that answer as RocketMQ's do."""
 
+import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from bolide.admin.drain import Plan
 from bolide.admin.open_work import Round, Watch
+from bolide.cli import app
 from bolide.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from bolide.protocol.bodies.consumers import Connection, ConsumerConnections, ProducerTable
 from bolide.protocol.bodies.groups import GroupList
@@ -256,3 +261,28 @@ async def test_a_group_that_comes_while_nothing_is_written_is_seen() -> None:
     assert [(each.what, each.count) for each in joined.open] == [
         ("group late has to consume topic T", 5)
     ]
+
+
+@on_loop
+async def test_what_is_not_known_is_accepted_by_name_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    async with watching(Broker(settings="transRocksDBEnable=true\n")) as (_, stage):
+        words = ("drain", "--check", "-b", stage.first.address, "-n", stage.name_server.address)
+
+        def drain(*more: str) -> Any:
+            return CliRunner().invoke(app, ["admin", *words, *more])
+
+        doubtful = await asyncio.to_thread(drain)
+        (document,) = json.loads((await asyncio.to_thread(drain, "--json")).stdout)
+        accepted = await asyncio.to_thread(drain, "--accept-unknown")
+
+    reason = "transactions that are kept in RocksDB"
+    assert doubtful.exit_code == 1
+    assert "is not known to be safe to stop" in doubtful.stdout
+    assert "--accept-unknown takes what the broker does not tell for done" in doubtful.stderr
+    assert (document["safe"], document["open"], document["unknown"]) == (False, [], [reason])
+    assert accepted.exit_code == 0
+    assert "is safe to stop" in accepted.stdout
+    assert f"not known of broker-a: {reason}" in accepted.stdout
