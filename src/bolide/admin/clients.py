@@ -1,7 +1,10 @@
 """Connected clients: producers, consumers, and the state a consumer reports on request."""
 
+from collections.abc import Iterable
+
 from bolide.admin.errors import GroupOffline
-from bolide.admin.servers import OnFailure, Servers, gather_reachable
+from bolide.admin.servers import OnFailure, Servers, gather_answers, gather_reachable
+from bolide.errors import BolideError
 from bolide.protocol.bodies.consumers import (
     Connection,
     ConsumerConnections,
@@ -42,12 +45,24 @@ class Clients:
         answers = await gather_reachable(
             addresses, lambda at: self._find_consumers(at, group), on_failure
         )
-        found = [part for part in answers.values() if part is not None]
-        if not found:
+        found = _merged(answers.values())
+        if found is None:
             raise GroupOffline(group, addresses)
-        first = found[0]
-        first.connection_set = _distinct([each for part in found for each in part.connection_set])
-        return first
+        return found
+
+    async def consumers_and_failures(
+        self, group: str
+    ) -> tuple[ConsumerConnections | None, list[BolideError]]:
+        """The consumers that the brokers tell of that do, and the failures of the others.
+
+        Raises:
+            BolideError: the brokers of the group are not known.
+        """
+        addresses = (await self._servers.addresses_of_group(group)).values()
+        answers, failures = await gather_answers(
+            addresses, lambda at: self._find_consumers(at, group)
+        )
+        return _merged(answers.values()), failures
 
     async def _find_consumers(self, address: str, group: str) -> ConsumerConnections | None:
         code, header = RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(group)
@@ -128,6 +143,15 @@ class Clients:
         return await self._servers.fetch(
             address, code, DirectConsumption, header, within=_RELAY_TIMEOUT
         )
+
+
+def _merged(parts: Iterable[ConsumerConnections | None]) -> ConsumerConnections | None:
+    found = [part for part in parts if part is not None]
+    if not found:
+        return None
+    first = found[0]
+    first.connection_set = _distinct([each for part in found for each in part.connection_set])
+    return first
 
 
 def _distinct(connections: list[Connection]) -> list[Connection]:

@@ -8,7 +8,8 @@ import msgspec
 from bolide import properties
 from bolide.admin.errors import GroupUnknown, NoOffsets
 from bolide.admin.logical_queues import logical_progress, logical_queues
-from bolide.admin.servers import OnFailure, Servers, gather_by_key, gather_reachable
+from bolide.admin.servers import OnFailure, Servers, gather_answers, gather_by_key, gather_reachable
+from bolide.errors import BolideError
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import (
     ConsumerStatus,
@@ -162,8 +163,25 @@ class Offsets:
         found = await gather_reachable(
             addresses, lambda at: self.progress_at(at, group, topic), on_failure
         )
+        return await self._merged(found.values())
+
+    async def progress_and_failures(
+        self, group: str, topic: str | None = None
+    ) -> tuple[ConsumeStats | None, list[BolideError]]:
+        """What the brokers tell that do, None if none does, and the failures of the others.
+
+        Raises:
+            BolideError: the brokers of the group are not known.
+        """
+        addresses = (await self._group_addresses(group, topic, None)).values()
+        found, failures = await gather_answers(
+            addresses, lambda at: self.progress_at(at, group, topic)
+        )
+        return await self._merged(found.values()) if found else None, failures
+
+    async def _merged(self, parts: Iterable[ConsumeStats]) -> ConsumeStats:
         merged = ConsumeStats()
-        for part in found.values():
+        for part in parts:
             merged.offset_table |= part.offset_table
             merged.consume_tps += part.consume_tps
         await self._show_logical_queues(merged)

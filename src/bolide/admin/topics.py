@@ -6,7 +6,8 @@ import msgspec
 
 from bolide.admin.errors import AttributeUnknown
 from bolide.admin.logical_queues import logical_bounds, logical_queues
-from bolide.admin.servers import OnFailure, Servers, gather_by_key, gather_reachable
+from bolide.admin.servers import OnFailure, Servers, gather_answers, gather_by_key, gather_reachable
+from bolide.errors import BolideError
 from bolide.model.names import READ
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
@@ -203,6 +204,16 @@ class Topics:
         addresses = (await self._servers.addresses_of(topic)).values()
         found = await gather_by_key(addresses, lambda address: self.groups_at(address, topic))
         return sorted({group for part in found.values() for group in part.group_list})
+
+    async def groups_and_failures(self, topic: str) -> tuple[list[str], list[BolideError]]:
+        """The groups that the brokers tell of that do, and the failures of the others.
+
+        Raises:
+            BolideError: the brokers of the topic are not known.
+        """
+        addresses = (await self._servers.addresses_of(topic)).values()
+        found, failures = await gather_answers(addresses, lambda at: self.groups_at(at, topic))
+        return sorted({group for part in found.values() for group in part.group_list}), failures
 
     async def groups_at(self, address: str, topic: str) -> GroupList:
         """The groups that consume the topic at one broker: subscribed now, or with offsets."""

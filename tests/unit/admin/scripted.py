@@ -1,8 +1,9 @@
 """Servers with scripted replies, and an AdminClient connected to them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from bolide.admin import AdminClient
 from bolide.protocol import fastjson
@@ -80,14 +81,22 @@ async def cast(*names: str, unknown_topics: tuple[str, ...] = ()) -> AsyncIterat
         brokers = {name: Scripted() for name in names or ("broker-a",)}
         for broker in brokers.values():
             await stack.enter_async_context(broker.server)
-        _describe(name_server, brokers, unknown_topics)
+        describe(name_server, brokers, unknown_topics)
         admin = await stack.enter_async_context(AdminClient(name_server.address))
         yield Cast(name_server, brokers, admin)
 
 
-def _describe(
-    name_server: Scripted, brokers: dict[str, Scripted], unknown_topics: tuple[str, ...]
+class Addressed(Protocol):
+    """A server of which only the address matters."""
+
+    @property
+    def address(self) -> str: ...
+
+
+def describe(
+    name_server: Scripted, brokers: Mapping[str, Addressed], unknown_topics: tuple[str, ...] = ()
 ) -> None:
+    """Have a NameServer name these brokers."""
     places = {
         name: BrokerRoute(broker_name=name, cluster=CLUSTER, broker_addrs={0: broker.address})
         for name, broker in brokers.items()

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from bolide.admin.message_history import Track
     from bolide.model.message import StoredMessage
 
+UNKNOWN = "N/A"
+"""Shown for what a server did not tell."""
+
 _FILE_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
 
@@ -49,6 +52,13 @@ def java_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else str(value)
+
+
+def total_text(total: int | None, least: int | None) -> str:
+    """A sum over brokers; what those told that answered, if one did not, is marked."""
+    if total is None:
+        return UNKNOWN if least is None else f">={least}"
+    return str(total)
 
 
 def print_field(name: str, value: object) -> None:

@@ -108,7 +108,7 @@ def pass_over(exc: BolideError) -> None:
     failures = _passed_over.get()
     if reason_of(exc) not in map(reason_of, failures):  # once, however many topics it has
         warn(exc)
-    failures.append(exc)
+        failures.append(exc)
 
 
 @contextmanager

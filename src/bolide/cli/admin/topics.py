@@ -11,6 +11,7 @@ import typer
 from bolide.admin import AdminClient
 from bolide.admin.consequences import TopicDeletion
 from bolide.admin.errors import AdminError
+from bolide.admin.servers import ask_failed_no_more, gather_by_key
 from bolide.cli.admin.confirmation import DryRun, Effect, Yes, confirm
 from bolide.cli.admin.output import by_queue, java_map, java_text, time_text
 from bolide.cli.admin.session import (
@@ -303,11 +304,11 @@ async def _set_order_conf(
 
 def _list_with_groups(name_server: str | None, as_document: bool) -> None:
     async def act(admin: AdminClient) -> list[dict[str, object]]:
-        return [
-            await _topic_entry(admin, topic)
-            for topic in await admin.topics.names()
-            if not topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
-        ]
+        hidden = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+        names = [name for name in await admin.topics.names() if not name.startswith(hidden)]
+        with ask_failed_no_more():
+            found = await gather_by_key(names, lambda topic: _topic_entry(admin, topic))
+        return [*found.values()]
 
     found = run(name_server, act)
     if as_document:
