@@ -116,9 +116,11 @@ class Exporter:
     async def quiet(self) -> None:
         """Collect no more: what collections read is about to be closed. Health is still served."""
         if self._periodic is not None:
-            await self._periodic.stop()
+            await self._periodic.finish()
+        self._stopping.set()  # a collection that still runs ends here
+        if self._periodic is not None:
+            await self._periodic.close()
             self._periodic = None
-        self._stopping.set()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     def _sender(self) -> tuple[Sender, float] | None:

@@ -51,8 +51,8 @@ class PeriodicExport:
         self._running: asyncio.Future[None] | None = None
         self._task = asyncio.create_task(self._repeat(), name="metrics-export")
 
-    async def stop(self) -> None:
-        """Wait for the export that runs, export a last time, and close the sender."""
+    async def finish(self) -> None:
+        """Wait for the export that runs and export a last time, within a few seconds."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         with suppress(TimeoutError):
@@ -60,6 +60,9 @@ class PeriodicExport:
                 if self._running is not None:
                     await asyncio.wait({self._running})
                 await self._export()
+
+    async def close(self) -> None:
+        """Interrupt what still runs."""
         closed = _on_daemon(self._sender.close)
         await asyncio.wait({closed, self._running or closed}, timeout=_CLOSE_TIMEOUT)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from bolide.distribution import Distribution
 from bolide.errors import ConfigError
 from bolide.metrics import periodic
 from bolide.metrics.exporter import Collection, Exporter, Readiness
-from bolide.metrics.families import Family, Kind, Scope
+from bolide.metrics.families import Family, Kind, Scope, Series
 from bolide.metrics.otlp import OtlpSender
 from bolide.metrics.settings import ExporterType, MetricsSettings
 from tests.support.aio import on_loop, until
@@ -215,6 +216,32 @@ async def test_a_collector_that_hangs_does_not_hold_up_the_end(
         assert (exports, most) == (0, 1)
     threads = [each for each in threading.enumerate() if "metrics-export" in each.name]
     assert all(each.daemon for each in threads)
+
+
+@on_loop
+async def test_a_long_collection_ends_with_the_server(
+    monkeypatch: pytest.MonkeyPatch, collector: Collector
+) -> None:
+    monkeypatch.setattr(periodic, "_STOP_TIMEOUT", 0.1)
+    is_collecting = False
+
+    def endless() -> Iterator[Series]:
+        nonlocal is_collecting
+        is_collecting = True
+        try:
+            for number in count():
+                yield (str(number),), number
+        finally:
+            is_collecting = False
+
+    def begin() -> Collection:
+        return lambda _: iter([Family("g", Kind.GAUGE, "x", endless(), labels=("n",), limit=1)])
+
+    config = Settings(metrics_grpc_exporter_target=f"http://127.0.0.1:{collector.port}")
+    async with Exporter(config, begin, Readiness) as exporter:
+        await until(lambda: is_collecting)
+        await exporter.quiet()
+        assert not is_collecting  # what it reads is closed now
 
 
 @on_loop
