@@ -1,13 +1,17 @@
 """`bolide export` and `bolide apply` against brokers of ours."""
 
+import asyncio
 import json
 import stat
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from bolide.admin import AdminClient
+from bolide.cli.admin import confirmation
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import RemotingClient
@@ -16,6 +20,7 @@ from tests.support.aio import on_loop
 from tests.support.brokers import broker_header, plain, topics_body
 from tests.support.command_cluster import Cluster, cluster
 
+Act = Callable[[], Coroutine[Any, Any, object]]
 ACCESS: dict[str, Any] = {
     "authentication_enabled": True,
     "authorization_enabled": True,
@@ -115,6 +120,54 @@ async def _check_export(found: Cluster) -> None:
     assert written["users"]["shop"]["password"] == "${PASSWORD_SHOP}"
     assert "accounts" not in written
     assert "nothing to do" in await found.run("apply", str(file), "--prune")
+
+
+@pytest.fixture
+def at_the_prompt(monkeypatch: pytest.MonkeyPatch) -> Callable[[Act], None]:
+    """Has something happen while the question is on the screen; then the answer is yes."""
+
+    def happen(act: Act) -> None:
+        loop = asyncio.get_running_loop()
+
+        def answer(_question: str) -> bool:
+            asyncio.run_coroutine_threadsafe(act(), loop).result(10)
+            return True
+
+        monkeypatch.setattr(confirmation, "_is_agreed", answer)
+
+    return happen
+
+
+@on_loop
+async def test_what_changed_at_the_prompt_is_not_set_back(
+    tmp_path: Path, at_the_prompt: Callable[[Act], None]
+) -> None:
+    async with cluster(tmp_path, "broker-a") as found, AdminClient(found.name_server) as admin:
+        address = found.brokers[0].address
+
+        async def have(queues: int, perm: int) -> None:
+            wanted = TopicConfig(
+                topic_name="Orders", read_queue_nums=queues, write_queue_nums=queues, perm=perm
+            )
+            await admin.topics.update(address, wanted)
+
+        await have(4, 6)
+        file = tmp_path / "c.yml"
+        file.write_text("{version: 1, topics: {Orders: {perm: 4}}}")
+        apply = ("apply", str(file))
+        at_the_prompt(lambda: have(16, 6))
+        done = await found.run(*apply)
+        assert "1 change is made" in done
+        now = await admin.topics.config(address, "Orders")
+        assert (now.write_queue_nums, now.read_queue_nums, now.perm) == (16, 16, 4)
+
+        file.write_text("{version: 1, topics: {Orders: {perm: 6}}}")
+        at_the_prompt(lambda: have(16, 2))
+        stopped = await found.run(*apply, code=1)
+        assert "perm: 4 -> 6" in stopped
+        assert "perm: 2 -> 6" in stopped
+        assert "the cluster changed meanwhile" in stopped
+        assert (await admin.topics.config(address, "Orders")).perm == 2
 
 
 @on_loop

@@ -140,6 +140,8 @@ def apply_file(
         f"Apply to cluster {name}?", effect, plan_document,
         yes=yes, dry_run=dry_run, as_document=as_document,
     )  # fmt: skip
+    if not yes:
+        found = _as_agreed(found, run(name_server, _explaining(compare))[1])
     outcome = _carry_out(name_server, name, found, keep_going=keep_going)
     if as_document:
         failed = [
@@ -160,6 +162,24 @@ def load() -> dict[str, Any]:
     for command in found.values():
         add_common_options(command, repeats=False)
     return add_tls_options(found)
+
+
+def _as_agreed(agreed: Plan, now: Plan) -> Plan:
+    """The plan for the cluster of now, which is to show what was agreed to; else the program ends.
+
+    A broker is sent all fields of an object, so those that the operator does not see are of now.
+    """
+    if _shown(now) != _shown(agreed):
+        print(_difference(now) if now.changes else _NOTHING, file=sys.stderr)
+        _report(now.warnings)
+        fail("nothing was changed: the cluster changed meanwhile; apply again", FAILED)
+    return now
+
+
+def _shown(found: Plan) -> object:
+    changes = summary(found.changes)
+    heads = [(each.action, each.kind, each.name, brokers) for each, brokers in changes]
+    return heads, [each.differences for each, _ in changes], found.warnings
 
 
 def _carry_out(name_server: str | None, cluster: str, found: Plan, *, keep_going: bool) -> Outcome:
