@@ -225,6 +225,14 @@ async def test_slaves_get_users_of_their_own_and_the_rest_from_their_master(tmp_
         again = await found.run("apply", file, "--yes")
         assert "~ user shop (broker-a (slave 1))\n    status: disable -> enable" in again
 
+        last = "version: 1\nusers:\n  root: {status: disable, policies: []}\n  shop: {type: Super}"
+        refused = await found.apply(last, "--yes", code=1)
+        assert "cluster.yml:3: user root signs this command, and is to be disabled" in refused
+        done = await found.apply(last, "--allow-lock-out", "--yes")
+        assert done.index("~ user shop") < done.index("~ user root")
+        assert "4 changes are made" in done
+        assert "not compared again: who signed may not" in done
+
 
 @on_loop
 async def test_what_fails_says_what_was_done_and_how_to_go_on(tmp_path: Path) -> None:

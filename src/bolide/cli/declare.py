@@ -13,19 +13,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from bolide.admin import AdminClient
+from bolide.admin.declared.changes import Action, Change, Plan, PlanRefused, summary
 from bolide.admin.declared.cluster import read_cluster
 from bolide.admin.declared.document import BrokerState, Document, declare, read_document, to_yaml
 from bolide.admin.declared.execution import Outcome, carry_out
 from bolide.admin.declared.fields import Kind
-from bolide.admin.declared.planning import (
-    Action,
-    Change,
-    Plan,
-    PlanRefused,
-    divergences,
-    plan,
-    summary,
-)
+from bolide.admin.declared.planning import divergences, plan
 from bolide.admin.errors import AdminError
 from bolide.cli.admin.common_options import add_common_options
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
@@ -106,6 +99,13 @@ def apply_file(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on with other changes if one fails.")
     ] = False,
+    allow_lock_out: Annotated[
+        bool,
+        typer.Option(
+            "--allow-lock-out",
+            help="Also disable or demote the user that signs, or the last super user.",
+        ),
+    ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     as_document: AsDocument = False,
@@ -122,7 +122,8 @@ def apply_file(
 
     async def compare(admin: AdminClient) -> tuple[str, Plan]:
         name = await _cluster(admin, cluster or document.cluster)
-        return name, await _plan(admin, name, document, prune=prune)
+        found = await _plan(admin, name, document, prune=prune, allow_lock_out=allow_lock_out)
+        return name, found
 
     name, found = run(name_server, _explaining(compare))
     _report(found.warnings)
@@ -149,7 +150,10 @@ def apply_file(
         ]
         print_document(plan_document | {"done": len(outcome.done), "failed": failed})
     _end(outcome, len(found.changes), as_document=as_document)
-    _verify(name_server, name, document, prune=prune)
+    if found.is_locked_out:
+        _report(["the cluster is not compared again: who signed may not do that any more"])
+    else:
+        _verify(name_server, name, document, prune=prune)
 
 
 def load() -> dict[str, Any]:
@@ -220,10 +224,20 @@ def _verify(name_server: str | None, cluster: str, document: Document, *, prune:
         fail("these differences remain, though the brokers took the changes", FAILED)
 
 
-async def _plan(admin: AdminClient, cluster: str, document: Document, *, prune: bool) -> Plan:
+async def _plan(
+    admin: AdminClient,
+    cluster: str,
+    document: Document,
+    *,
+    prune: bool,
+    allow_lock_out: bool = False,
+) -> Plan:
     states = await read_cluster(admin, cluster, document.kinds)
     own, _ = own_credentials()
-    return plan(document, states, prune=prune, own_name=own, environment=os.environ)
+    return plan(
+        document, states, prune=prune, own_name=own, environment=os.environ,
+        allow_lock_out=allow_lock_out,
+    )  # fmt: skip
 
 
 def _explaining(act: Any) -> Any:

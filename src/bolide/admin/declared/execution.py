@@ -9,8 +9,8 @@ import msgspec
 
 from bolide.admin.access import acl_of
 from bolide.admin.client import AdminClient
+from bolide.admin.declared.changes import Action, Change, attribute_changes
 from bolide.admin.declared.fields import ATTRIBUTES, POLICIES, WRITE_QUEUES, Kind
-from bolide.admin.declared.planning import Action, Change, attribute_changes
 from bolide.errors import BolideError
 from bolide.protocol.bodies.access import PolicyEntry
 from bolide.protocol.bodies.groups import GroupConfig
@@ -174,9 +174,11 @@ class _Execution:
         if change.action is Action.CREATE:
             # With its status: a user to be disabled must not be enabled for a moment.
             await users.create(at, name, change.secret or "", kind, status)
-        elif (kind, status) != (change.before[_TYPE], change.before["status"]):
-            await users.update(at, name, user_type=kind, user_status=status)
+        # Before it is disabled: it may be the one who signs.
         await self._policies(change)
+        is_new = change.action is Action.CREATE
+        if not is_new and (kind, status) != (change.before[_TYPE], change.before["status"]):
+            await users.update(at, name, user_type=kind, user_status=status)
 
     async def _policies(self, change: Change) -> None:
         subject = f"User:{change.name}"
