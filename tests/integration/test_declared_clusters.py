@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import stat
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -120,6 +121,28 @@ async def _check_export(found: Cluster) -> None:
     assert written["users"]["shop"]["password"] == "${PASSWORD_SHOP}"
     assert "accounts" not in written
     assert "nothing to do" in await found.run("apply", str(file), "--prune")
+    await _check_where_an_export_goes(found, file.read_text())
+
+
+async def _check_where_an_export_goes(found: Cluster, text: str) -> None:
+    directory = found.directory / "exports"
+    directory.mkdir()
+    (target := directory / "target.yml").write_text("old")
+    (link := directory / "link.yml").symlink_to(target)
+    (other := directory / "link.yml.tmp").write_text("of somebody")
+    await found.run("export", "-o", str(link))
+    assert link.readlink() == target
+    assert target.read_text() == text
+    assert other.read_text() == "of somebody"
+    assert {each.name for each in directory.iterdir()} == {"target.yml", "link.yml", other.name}
+
+    os.mkfifo(pipe := directory / "pipe")
+    reading = asyncio.create_task(asyncio.to_thread(pipe.read_text))
+    await found.run("export", "-o", str(pipe))
+    assert await asyncio.wait_for(reading, 10) == text
+    assert pipe.is_fifo()
+    assert await found.run("export", "-o", "-", only="stdout") == text
+    assert "Is a directory" in await found.run("export", "-o", str(directory), code=2)
 
 
 @pytest.fixture

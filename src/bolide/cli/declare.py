@@ -6,6 +6,7 @@ Exit codes of `apply`: 0 done or nothing to do, 1 refused, failed, or, with --ch
 
 import os
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -30,9 +31,8 @@ from bolide.cli.documents import print_document
 from bolide.cli.tls_options import add_tls_options
 from bolide.errors import BolideError
 from bolide.logs import one_line
-from bolide.private_files import SECRET_MODE, create_file
 
-_STANDARD_INPUT = Path("-")
+_STANDARD_STREAM = Path("-")
 _NOTHING = "nothing to do: the cluster is as the file says"
 _SECTIONS = ", ".join(Kind)
 _VERBS = {Action.CREATE: "create", Action.CHANGE: "change", Action.DELETE: "delete"}
@@ -48,7 +48,7 @@ def export_cluster(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("-o", "--file", help="Write to this file, mode 0600; else print."),
+        typer.Option("-o", "--file", help="Write to this file, mode 0600; - or none prints."),
     ] = None,
     as_document: AsDocument = False,
     name_server: NameServer = None,
@@ -72,7 +72,7 @@ def export_cluster(
     _report_left_out(states)
     if as_document:
         print_document(document)
-    elif file is None:
+    elif file is None or file == _STANDARD_STREAM:
         sys.stdout.write(to_yaml(document))
     else:
         _write(file, to_yaml(document))
@@ -116,7 +116,7 @@ def apply_file(
     The difference is shown first. Everything is validated before anything is changed; changes stop
     at the first failure, and applying again goes on from there.
     """
-    if file == _STANDARD_INPUT and not (yes or dry_run or check):
+    if file == _STANDARD_STREAM and not (yes or dry_run or check):
         raise typer.BadParameter("a file from standard input needs --yes, --dry-run or --check")
     document = _read(file)
 
@@ -298,22 +298,34 @@ def _report_left_out(states: list[BrokerState]) -> None:
 
 def _read(file: Path) -> Document:
     try:
-        data = sys.stdin.buffer.read() if file == _STANDARD_INPUT else file.read_bytes()
+        data = sys.stdin.buffer.read() if file == _STANDARD_STREAM else file.read_bytes()
         return read_document(data, _name(file))
     except BolideError as exc:
         fail(reason_of(exc), exit_code_of(exc))
 
 
 def _name(file: Path) -> str:
-    return "standard input" if file == _STANDARD_INPUT else str(file)
+    return "standard input" if file == _STANDARD_STREAM else str(file)
 
 
 def _write(file: Path, text: str) -> None:
-    aside = file.with_name(f"{file.name}.tmp")
-    aside.unlink(missing_ok=True)
-    with create_file(aside, SECRET_MODE) as out:
-        out.write(text.encode())
-    aside.replace(file)
+    """Replace a file as a whole; what is no regular file, such as a pipe, is written to.
+
+    A symbolic link stays one, to the new file.
+    """
+    if file.exists() and not file.is_file():  # first: /dev/stdout resolves to no path
+        file.write_bytes(text.encode())
+        return
+    real = file.resolve()
+    number, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")  # mode 0600
+    aside = Path(name)
+    try:
+        with os.fdopen(number, "wb") as out:
+            out.write(text.encode())
+        aside.replace(real)
+    except BaseException:
+        aside.unlink()
+        raise
 
 
 # ---- a plan for people and for programs
