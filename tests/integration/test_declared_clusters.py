@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bolide import Message, MessageQueue, Producer
 from bolide.admin import AdminClient
 from bolide.cli.admin import confirmation
 from bolide.protocol.bodies.topics import TopicConfig
@@ -99,12 +100,39 @@ async def test_a_cluster_becomes_what_the_file_says_and_says_so_when_it_is(tmp_p
         await _check_export(found)
 
         fewer = whole.replace("writeQueueNums: 4", "writeQueueNums: 3").replace("[Pub]", "[Sub]")
+        await _check_what_is_lost(found)
         pruned = await found.apply(fewer, "--prune", "--yes")
         assert "- topic Extra (broker-a), with its messages" in pruned
         assert "policies[Topic:Orders]: Allow Pub from 10.0.0.0/8 -> Allow Sub from" in pruned
         assert "topic Orders: writeQueueNums shrinks from 4 to 3 at broker-a" in pruned
         assert "user root is not deleted" in pruned
         assert set((await found.exported("--only", "topics"))["topics"]) == {"Orders", "Local"}
+
+
+async def _check_what_is_lost(found: Cluster) -> None:
+    """Of a topic at one of the brokers, which a group has begun to read, and of that group."""
+    at = found.brokers[0].address
+    async with (
+        AdminClient(found.name_server, access_key=ROOT, secret_key=ROOT_PASSWORD) as admin,
+        Producer(
+            "shop", name_server=found.name_server, access_key=ROOT, secret_key=ROOT_PASSWORD
+        ) as producer,
+    ):
+        for number in range(3):
+            await producer.send(Message("Extra", b"%d" % number))
+        await admin.offsets.commit(at, "billing", MessageQueue("Extra", "broker-a", 0), 1)
+    nothing = "{version: 1, topics: {}, groups: {}}"
+    shown = await found.apply(nothing, "--prune", "--dry-run")
+    assert "- topic Extra (broker-a), with its messages\n    3 messages in 1 queues, last" in shown
+    assert "    group billing: backlog 2, 0 members online\n" in shown
+    assert "- topic Local (broker-b), with its messages\n    0 messages in 8 queues, last" in shown
+    assert "- group billing (broker-b, broker-a)\n    0 members online\n    backlog 2 of" in shown
+    assert "none of the topics that exist" in shown
+    file = str(found.directory / "cluster.yml")
+    checked = await found.run("apply", file, "--prune", "--check", "--json", code=1, only="stdout")
+    rows = json.loads(checked)["changes"]
+    (extra,) = (row for row in rows if row["name"] == "Extra")
+    assert (extra["messages"], extra["groups"][0]["backlog"]) == (3, 2)
 
 
 async def _check_export(found: Cluster) -> None:

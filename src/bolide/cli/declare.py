@@ -14,16 +14,19 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from bolide.admin import AdminClient
+from bolide.admin.consequences import GroupDeletion, TopicDeletion
 from bolide.admin.declared.changes import Action, Change, Plan, PlanRefused, summary
 from bolide.admin.declared.cluster import read_cluster
 from bolide.admin.declared.document import BrokerState, Document, declare, read_document, to_yaml
 from bolide.admin.declared.execution import Outcome, carry_out
 from bolide.admin.declared.fields import Kind
+from bolide.admin.declared.losses import Losses, losses_of
 from bolide.admin.declared.planning import divergences, plan
 from bolide.admin.errors import AdminError
 from bolide.cli.admin.common_options import add_common_options
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.credentials import own_credentials
+from bolide.cli.admin.output import time_text
 from bolide.cli.admin.progress import progress_bar
 from bolide.cli.admin.session import AsDocument, NameServer, exit_code_of, items, reason_of, run
 from bolide.cli.command_line import FAILED, fail, program_name
@@ -32,6 +35,7 @@ from bolide.cli.tls_options import add_tls_options
 from bolide.errors import BolideError
 from bolide.logs import one_line
 
+_NOTHING_LOST: Losses = {}
 _STANDARD_STREAM = Path("-")
 _NOTHING = "nothing to do: the cluster is as the file says"
 _SECTIONS = ", ".join(Kind)
@@ -127,11 +131,14 @@ def apply_file(
 
     name, found = run(name_server, _explaining(compare))
     _report(found.warnings)
-    plan_document = _plan_document(name, found)
+    lost: Losses = {}
+    if check or dry_run or not yes:
+        lost = run(name_server, lambda admin: losses_of(admin, found))
+    plan_document = _plan_document(name, found, lost)
     if not found.changes:
         print_document(plan_document) if as_document else print(_NOTHING)
         return
-    effect = _difference(found)
+    effect = _difference(found, lost)
     if check:
         print_document(plan_document) if as_document else print(effect)
         raise typer.Exit(FAILED)
@@ -331,12 +338,14 @@ def _write(file: Path, text: str) -> None:
 # ---- a plan for people and for programs
 
 
-def _difference(found: Plan) -> str:
+def _difference(found: Plan, lost: Losses = _NOTHING_LOST) -> str:
     lines = []
     for change, brokers in summary(found.changes):
         gone = ", with its messages" if _loses_messages(change) else ""
         places = ", ".join(brokers)
         lines.append(f"{change.action.mark} {change.kind.noun} {change.name} ({places}){gone}")
+        if change.action is Action.DELETE:
+            lines += [f"    {each}" for each in _loss(lost.get((change.kind, change.name)))]
         is_new = change.action is Action.CREATE
         for each in change.differences:
             if not (is_new and each.is_default):
@@ -353,7 +362,44 @@ def _loses_messages(change: Change) -> bool:
     return change.action is Action.DELETE and change.kind is Kind.TOPICS
 
 
-def _plan_document(cluster: str, found: Plan) -> dict[str, Any]:
+def _loss(found: TopicDeletion | GroupDeletion | None) -> list[str]:
+    match found:
+        case TopicDeletion():
+            written = time_text(found.last_write_ms) if found.last_write_ms > 0 else "never"
+            text = f"{found.messages} messages in {found.queues} queues, last write {written}"
+            groups = [
+                f"group {each.group}: backlog {each.backlog}, {each.members} members online"
+                for each in found.groups
+            ]
+            return [text, *(groups or ["no group consumes it"])]
+        case GroupDeletion():
+            backlogs = [f"backlog {each.backlog} of topic {each.topic}" for each in found.topics]
+            return [f"{found.members} members online", *(backlogs or ["it has consumed nothing"])]
+        case None:
+            return []
+
+
+def _loss_document(found: TopicDeletion | GroupDeletion | None) -> dict[str, Any]:
+    match found:
+        case TopicDeletion():
+            groups = [
+                {"group": each.group, "members": each.members, "backlog": each.backlog}
+                for each in found.groups
+            ]
+            return {
+                "queues": found.queues,
+                "messages": found.messages,
+                "lastWrite": found.last_write_ms,
+                "groups": groups,
+            }
+        case GroupDeletion():
+            topics = [{"topic": each.topic, "backlog": each.backlog} for each in found.topics]
+            return {"members": found.members, "topics": topics}
+        case None:
+            return {}
+
+
+def _plan_document(cluster: str, found: Plan, lost: Losses) -> dict[str, Any]:
     """A row for each field, and for each object to be deleted."""
     rows: list[dict[str, Any]] = []
     for change, brokers in summary(found.changes):
@@ -363,6 +409,10 @@ def _plan_document(cluster: str, found: Plan) -> dict[str, Any]:
             "name": change.name,
             "brokers": brokers,
         }
+        if change.action is Action.DELETE:
+            loss = _loss_document(lost.get((change.kind, change.name)))
+            rows.append(head | {"field": None, "old": None, "new": None} | loss)
+            continue
         rows += [
             head | {"field": each.field, "old": each.old, "new": each.new}
             for each in change.differences

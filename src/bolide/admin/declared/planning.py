@@ -312,6 +312,10 @@ class _Planning:
                     self._warnings[f"{kind.noun} {name} is not deleted: {reason}"] = None
                 else:
                     self._delete(kind, name, state, everywhere=True)
+        known = {name for state in self._states for name in state.objects.get(kind, {})}
+        if known.isdisjoint(declared) and any(each.kind is kind for each in self._deletions):
+            text = f"the file declares none of the {kind} that exist"
+            self._warn(None, f"{text}: --prune deletes all of them, except what it never deletes")
 
     def _kept(self, kind: Kind, name: str, fields: Fields, state: BrokerState) -> str | None:
         if kind.is_on_slaves and name == self._own:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bolide.admin.declared.changes import Action, Plan, PlanRefused
-from bolide.admin.declared.document import BrokerState, declare, read_document, to_yaml
+from bolide.admin.declared.document import BadAclFile, BrokerState, declare, read_document, to_yaml
 from bolide.admin.declared.fields import Fields, Kind, canonical_policy, default_fields
 from bolide.admin.declared.planning import divergences, plan
 from bolide.auth.policies.model import Entry, PolicyType
@@ -219,6 +219,21 @@ def test_pruning_keeps_who_could_not_be_replaced() -> None:
     assert [change.name for change in found.changes] == ["old"]
     assert "user root is not deleted: it is a super user" in found.warnings[0]
     assert planned("{version: 1}", [state(users=users)], prune=True).changes == ()
+
+
+def test_a_file_of_other_objects_is_warned_of_and_an_empty_section_refused() -> None:
+    states = [state(topics={"A": TOPIC, "B": TOPIC}), state("broker-b", topics={})]
+    emptied = "c.yml: the file declares none of the topics that exist: --prune deletes all"
+    for text in ("{}", "{C: {}}"):
+        found = planned(f"{{version: 1, topics: {text}}}", states, prune=True)
+        assert emptied in " ".join(found.warnings)
+    assert emptied not in " ".join(
+        planned("{version: 1, topics: {A: }}", states, prune=True).warnings
+    )
+    assert emptied not in " ".join(planned("{version: 1, topics: {}}", states).warnings)
+    for empty in ("", "null", "''"):
+        with pytest.raises(BadAclFile, match=r"c.yml:2: topics is empty: write topics: \{}"):
+            planned(f"version: 1\ntopics: {empty}", states)
 
 
 @pytest.mark.parametrize("change", ["{type: Normal}", "{status: disable}"])
