@@ -222,6 +222,27 @@ async def test_what_changed_at_the_prompt_is_not_set_back(
 
 
 @on_loop
+async def test_the_order_of_other_brokers_stays(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path, "broker-a", "broker-b") as found,
+        AdminClient(found.name_server) as admin,
+    ):
+        text = "version: 1\ntopics:\n  Orders: {order: true}\n  Bills: {order: true}\n"
+        await found.apply(text, "--yes")
+        await admin.name_servers.add_order_conf("Orders", "b2", 8)  # of another cluster
+
+        mixed = text.replace("{order: true}", "{overrides: {broker-a: {order: false}}}", 1)
+        printed = await found.apply(mixed, "--yes", code=1)
+        assert "order cannot be false at broker-a and true at broker-b" in printed
+        assert "these differences remain" in printed  # brokers have the order of the NameServer
+        assert await admin.name_servers.find_order_conf("Orders") == "broker-b:8;b2:8"
+        assert await admin.name_servers.find_order_conf("Bills") == "broker-a:8;broker-b:8"
+        await found.apply("{version: 1, topics: {Bills: {order: false}}}", "--prune", "--yes")
+        assert await admin.name_servers.find_order_conf("Orders") == "b2:8"
+        assert await admin.name_servers.find_order_conf("Bills") is None
+
+
+@on_loop
 async def test_the_example_is_applied_as_the_documentation_shows_it(tmp_path: Path) -> None:
     text = EXAMPLE.read_text(encoding="utf-8")
     assert f"```yaml\n{text}```\n" in PAGE.read_text(encoding="utf-8")

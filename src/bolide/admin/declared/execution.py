@@ -1,6 +1,6 @@
 """Carries out a plan: one change after the other, until one fails."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeVar
@@ -49,7 +49,7 @@ async def carry_out(
         keep_going: try the other changes after one has failed.
         on_done: called after each change that was made.
     """
-    work = _Execution(admin, cluster)
+    work = _Execution(admin, cluster, changes)
     done: list[Change] = []
     failed: list[tuple[Change, BolideError]] = []
     batches = _batches(changes)
@@ -96,9 +96,13 @@ def _deletes(change: Change) -> bool:
 class _Execution:
     """The requests for each kind of object."""
 
-    def __init__(self, admin: AdminClient, cluster: str) -> None:
+    def __init__(self, admin: AdminClient, cluster: str, changes: Iterable[Change]) -> None:
         self._admin = admin
         self._cluster = cluster
+        self._without_order: dict[str, set[str]] = {}
+        for each in changes:
+            if each.kind is Kind.TOPICS and each.before.get(_ORDER) and not each.after.get(_ORDER):
+                self._without_order.setdefault(each.name, set()).add(each.broker)
         self._deleted: set[str] = set()
 
     async def make(self, change: Change) -> None:
@@ -142,15 +146,24 @@ class _Execution:
             queues = change.after[WRITE_QUEUES]
             await name_servers.add_order_conf(change.name, change.broker, queues)
         elif change.before.get(_ORDER):
-            await name_servers.delete_order_conf(change.name)
+            await self._forget_order(change)
         return _config(change, "topicName", TopicConfig)
 
     async def _delete_topic(self, change: Change) -> None:
+        await self._forget_order(change)  # first: applying again does not know the topic any more
         if not change.is_gone_everywhere:
             await self._admin.topics.delete_at(change.address, change.name)
         elif change.name not in self._deleted:  # one request deletes it at all brokers
             await self._admin.topics.delete(change.name, self._cluster)
             self._deleted.add(change.name)
+
+    async def _forget_order(self, change: Change) -> None:
+        """Take the brokers out of the order that the NameServer has; others may still have one.
+
+        All at once: RocketMQ 4.9 orders the topic at each broker as long as there is any.
+        """
+        brokers = self._without_order.get(change.name, {change.broker})
+        await self._admin.name_servers.remove_order_conf(change.name, brokers)
 
     async def _group(self, change: Change) -> None:
         if _deletes(change):

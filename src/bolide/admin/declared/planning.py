@@ -28,11 +28,14 @@ from bolide.admin.declared.fields import (
     default_fields,
 )
 from bolide.broker.metadata.topic_attributes import TOPIC_ATTRIBUTES, changed_attributes
+from bolide.model.names import READ, WRITE
 from bolide.protocol.refusals import InvalidParameter
 
 _WITH_ACCESS = (Kind.USERS, Kind.ACCOUNTS)
 _GRANTS = ("topicPerms", "groupPerms")
 _SUPER = "Super"
+_PERM = "perm"
+_ORDER = "order"
 _SHRINKS: Mapping[str, str] = {
     READ_QUEUES: "messages in the other queues are not read any more",
     WRITE_QUEUES: "nothing is sent to the other queues any more; ordered messages change queues",
@@ -131,6 +134,7 @@ class _Planning:
             for state in self._states:
                 if declared.kind in state.objects:
                     self._compare(declared, state)
+        self._check_order()
         for kind in Kind:
             if self._prune and kind in self._document.kinds:
                 self._find_undeclared(kind)
@@ -241,6 +245,9 @@ class _Planning:
         old = (before or {}).get(ATTRIBUTES, {})
         if ATTRIBUTES in after and old != after[ATTRIBUTES]:
             self._check_attributes(declared, None if before is None else old, after[ATTRIBUTES])
+        perm = after[_PERM]
+        if (before is None or before[_PERM] != perm) and not perm & (READ | WRITE):
+            self._warn(declared, f"{declared}: with perm {perm} nobody can send or consume")
         for name in QUEUES if before is not None else ():
             if before is not None and after[name] < before[name]:
                 self._warn(
@@ -254,6 +261,25 @@ class _Planning:
                 f"{declared}: fewer queues are read than written at {state.label}: nobody gets"
                 f" what is sent to queues {after[READ_QUEUES]} to {after[WRITE_QUEUES] - 1}",
             )
+
+    def _check_order(self) -> None:
+        """Brokers order a topic as long as the NameServer has an order of it for any of them."""
+        ordered: dict[str, set[str]] = {}
+        for state in self._states:
+            for name, fields in state.objects.get(Kind.TOPICS, {}).items():
+                if fields[_ORDER]:
+                    ordered.setdefault(name, set()).add(state.label)
+        topics = [each for each in self._changes if each.kind is Kind.TOPICS]
+        for each in topics:
+            places = ordered.setdefault(each.name, set())
+            places.add(each.broker) if each.after[_ORDER] else places.discard(each.broker)
+        for each in topics:
+            if not each.after[_ORDER] and (places := ordered[each.name]):
+                self._warn(
+                    self._document.of_kind(Kind.TOPICS).get(each.name),
+                    f"topic {each.name}: order cannot be false at {each.broker} and true at"
+                    f" {', '.join(sorted(places))}: it is that of the topic in the NameServer",
+                )
 
     def _check_grants(
         self, declared: Declared, state: BrokerState, before: Fields, after: Fields
