@@ -221,6 +221,15 @@ def test_pruning_keeps_who_could_not_be_replaced() -> None:
     assert planned("{version: 1}", [state(users=users)], prune=True).changes == ()
 
 
+def test_a_topic_that_nobody_can_use_is_warned_of() -> None:
+    states = [state(topics={"T": TOPIC, "Shut": {**TOPIC, "perm": 0}})]
+    for perm, is_warned in ((0, True), (1, True), (2, False), (4, False)):
+        warnings = planned(f"{{version: 1, topics: {{T: {{perm: {perm}}}}}}}", states).warnings
+        assert any("nobody can send or consume" in each for each in warnings) == is_warned
+    shut = planned("{version: 1, topics: {Shut: {perm: 0, readQueueNums: 9}}}", states)
+    assert shut.warnings == ()  # it is known to be so
+
+
 def test_a_file_of_other_objects_is_warned_of_and_an_empty_section_refused() -> None:
     states = [state(topics={"A": TOPIC, "B": TOPIC}), state("broker-b", topics={})]
     emptied = "c.yml: the file declares none of the topics that exist: --prune deletes all"
