@@ -132,7 +132,8 @@ def apply_file(
     name, found = run(name_server, _explaining(compare))
     _report(found.warnings)
     lost: Losses = {}
-    if check or dry_run or not yes:
+    deletes = any(each.action is Action.DELETE for each in found.changes)
+    if deletes and (check or dry_run or not yes):
         lost = run(name_server, lambda admin: losses_of(admin, found))
     plan_document = _plan_document(name, found, lost)
     if not found.changes:
