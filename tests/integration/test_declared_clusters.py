@@ -170,6 +170,8 @@ async def _check_where_an_export_goes(found: Cluster, text: str) -> None:
     assert await asyncio.wait_for(reading, 10) == text
     assert pipe.is_fifo()
     assert await found.run("export", "-o", "-", only="stdout") == text
+    unwritten = directory / "unwritten.json"
+    assert "give either" in await found.run("export", "--json", "-o", str(unwritten), code=2)
     assert "Is a directory" in await found.run("export", "-o", str(directory), code=2)
 
 

@@ -63,6 +63,8 @@ def export_cluster(
     the environment stand for them.
     """
     kinds = _kinds(only)
+    if as_document and file not in {None, _STANDARD_STREAM}:
+        raise typer.BadParameter("-o writes the YAML document: give either it or --output")
 
     async def act(admin: AdminClient) -> tuple[str, list[BrokerState]]:
         name = await _cluster(admin, cluster)
