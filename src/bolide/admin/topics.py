@@ -73,6 +73,10 @@ class Topics:
         address, *_ = (await self._servers.addresses_of(topic)).values()
         return address
 
+    async def addresses(self, topic: str, cluster: str | None = None) -> dict[str, str]:
+        """The address of each broker that serves the topic, by name; preferably its master's."""
+        return await self._servers.addresses_of(topic, cluster)
+
     async def clusters(self, topic: str) -> list[str]:
         """The clusters that serve the topic."""
         route = await self._servers.route(topic)
