@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
+from bolide.cli.admin.each_server import answers_of
 from bolide.cli.admin.output import time_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -73,11 +74,15 @@ def recall_message(
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
-        found: list[PendingTimer] = []
-        for address in await targets(admin, broker, cluster):
-            found += await admin.timers.recall(address, topic, key)
+        addresses = await targets(admin, broker, cluster)
+        recalled = await answers_of(
+            addresses,
+            lambda address: admin.timers.recall(address, topic, key),
+            changes=True,
+        )
+        found = [each for part in recalled.values() for each in part]
         _show_timers(found, as_document=as_document)
-        if not found:
+        if not found and len(recalled) == len(addresses):
             typer.echo(f"no message of {topic} waits with {key}", err=True)
             raise typer.Exit(1)
 
