@@ -20,7 +20,7 @@ from bolide.protocol.record import Placement, RecordDraft, encode_record, place_
 from bolide.protocol.refusals import QueryNotFound
 from bolide.remoting.dispatch import Reply
 from tests.support.aio import on_loop
-from tests.unit.admin.scripted import Cast, cast
+from tests.unit.admin.scripted import Cast, cast, run
 
 GROUP = "billing"
 QUEUE = MessageQueue("%DLQ%billing", "broker-a", 0)
@@ -128,6 +128,11 @@ def script_letters(stage: Cast) -> None:
         body = b"".join(record(QUEUE.topic, queue_id, offset, ms) for offset, ms in rest)
         return Reply(header=header, body=body)
 
+    def search(fields: dict[str, str]) -> Reply:
+        earlier = (at for at in TIMES[fields["queueId"]] if at < int(fields["timestamp"]))
+        return Reply(header=OffsetReply(len([*earlier])))
+
+    stage.first.answers(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, search)
     stage.first.answers(RequestCode.GET_MIN_OFFSET, OffsetReply(0))
     stage.first.answers(RequestCode.GET_MAX_OFFSET, OffsetReply(3))
     stage.first.answers(RequestCode.PULL_MESSAGE, pull)
@@ -141,6 +146,20 @@ async def test_the_queues_of_a_group_are_listed_by_time() -> None:
         found = stage.admin.dead_letters.read(Selection(group=GROUP))
 
         assert [each.died_ms async for each in found] == [100, 200, 300, 300, 400, 500]
+
+
+@on_loop
+async def test_a_cut_listing_says_how_it_goes_on() -> None:
+    async with cast() as stage:
+        script_letters(stage)
+        words = ("listDeadLetters", "-g", GROUP, "-m")
+        _, _, after_one = await run(stage, *words, "1")
+        _, _, among_equals = await run(stage, *words, "3")
+        _, _, only_equals = await run(stage, *words, "1", "-b", "300")
+
+    assert after_one.endswith("; -m 2 shows more, -b 200 goes on\n")
+    assert among_equals.endswith("-b 300 goes on, with some of these again\n")
+    assert only_equals.endswith("; -m 2 shows more\n")
 
 
 @on_loop

@@ -1,12 +1,8 @@
 """Changes on a cluster of which one server is away: what is done is told, and what is not."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from typer.testing import CliRunner
-
-from bolide.cli import app
 from bolide.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import ResetOffsets
@@ -17,7 +13,7 @@ from bolide.protocol.refusals import ConsumerNotOnline, TopicNotFound
 from bolide.remoting.dispatch import Reply
 from tests.support.admin_cluster import NOBODY
 from tests.support.aio import on_loop
-from tests.unit.admin.scripted import CLUSTER, Cast, Scripted, cast
+from tests.unit.admin.scripted import CLUSTER, Cast, Scripted, cast, run
 
 IN_CLUSTER = ("-c", CLUSTER)
 HAS_GROUP = GroupConfigTable(
@@ -33,13 +29,6 @@ async def half(away: str = "broker-a") -> AsyncIterator[tuple[Cast, Scripted, st
         await stage.brokers[away].server.close()
         (living,) = (each for name, each in stage.brokers.items() if name != away)
         yield stage, living, gone
-
-
-async def run(stage: Cast, *words: str, at: str = "") -> tuple[int, str, str]:
-    place = ("-n", at or stage.name_server.address)
-    done = await asyncio.to_thread(CliRunner().invoke, app, ["admin", *words, *place])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, done.stdout, done.stderr
 
 
 @on_loop
