@@ -133,7 +133,7 @@ async def test_what_is_not_consumed_or_delivered_keeps_a_broker(tmp_path: Path) 
             assert "not safe to stop at the timeout; `drain --undo` has them return" in printed
             await half.commit()
             await popper.ack(*got)
-            await scene.run("recallMessage", "-b", address, "-t", TOPIC, "-k", "k")
+            await scene.run("recallMessage", "-b", address, "-t", TOPIC, "-k", "k", "--yes")
             while len(got) < 5:
                 more = await popper.receive(wait=5.0)
                 await popper.ack(*more)

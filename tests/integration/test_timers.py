@@ -116,9 +116,13 @@ async def test_what_waits_is_seen_and_taken_back(tmp_path: Path) -> None:
         shown_far = await command(cluster, "listTimers", *words, "-m", "9")
         assert sent[4].message_id in shown_far
         assert sent[3].message_id not in shown_far
-        recalled = await command(cluster, "recallMessage", *words, "-k", sent[4].message_id)
+        recalled = await command(
+            cluster, "recallMessage", *words, "--yes", "-k", sent[4].message_id
+        )
         assert sent[4].message_id in recalled
-        assert "no message" in await command(cluster, "recallMessage", *words, "-k", "other")
+        assert "no message" in await command(
+            cluster, "recallMessage", *words, "--yes", "-k", "other"
+        )
         async with BrokerClient(address) as client:
             (record,) = await received(client, 1)
             assert bytes(record.body) == b"2"

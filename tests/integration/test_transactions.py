@@ -569,7 +569,7 @@ async def test_commands_show_open_ones_and_end_them(tmp_path: Path) -> None:
         assert shown[1].split()[1:5] == ["writers", "T", "key-0", "0"]
         found = (await run("openTransactions", *where, "-t", "T", "--json")).splitlines()
         first = json.loads(found[0])["msgId"]
-        assert "committed" in await run("resolveTransaction", "-i", first, "--commit")
+        assert "committed" in await run("resolveTransaction", "-i", first, "--commit", "--yes")
         for _ in range(2):
             await asyncio.sleep(0.01)
             await it.run_round()
@@ -577,7 +577,9 @@ async def test_commands_show_open_ones_and_end_them(tmp_path: Path) -> None:
         assert aside["keys"] == "key-1"
         assert "key-1" in await run("discardedTransactions", *where)
         assert "asked again" in await run("resumeTransaction", "-i", aside["msgId"])
-        told = await run("resolveTransaction", "-i", aside["msgId"], "--rollback", "--json")
+        told = await run(
+            "resolveTransaction", "-i", aside["msgId"], "--rollback", "--json", "--yes"
+        )
         assert json.loads(told)["committed"] is False
         assert (it.delivered, it.open) == (["0"], 0)
 

@@ -6,7 +6,7 @@ import msgspec
 
 from bolide.admin.errors import AttributeUnknown
 from bolide.admin.logical_queues import logical_bounds, logical_queues
-from bolide.admin.servers import OnFailure, Servers, change_all, gather_by_key, gather_reachable
+from bolide.admin.servers import OnFailure, Servers, change_all, gather_reachable
 from bolide.model.names import READ
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
@@ -218,10 +218,15 @@ class Topics:
         code = RequestCode.GET_TOPIC_STATS_INFO
         return await self._servers.fetch(address, code, TopicStats, TopicHeader(topic))
 
-    async def groups(self, topic: str) -> list[str]:
-        """The groups that consume or have consumed the topic, on any broker."""
+    async def groups(self, topic: str, *, on_failure: OnFailure | None = None) -> list[str]:
+        """The groups that consume or have consumed the topic, on any broker.
+
+        Brokers that cannot be reached are left to `on_failure`, if it is given.
+        """
         addresses = (await self._servers.addresses_of(topic)).values()
-        found = await gather_by_key(addresses, lambda address: self.groups_at(address, topic))
+        found = await gather_reachable(
+            addresses, lambda address: self.groups_at(address, topic), on_failure
+        )
         return sorted({group for part in found.values() for group in part.group_list})
 
     async def groups_at(self, address: str, topic: str) -> GroupList:

@@ -41,10 +41,6 @@ NOT_APPLICABLE = 4
 """Exit code: the command has no meaning for these servers."""
 DAMAGE_FOUND = 1
 START_FAILED = 3
-UNREACHABLE = 3
-"""Exit code: no server answers."""
-NOT_APPLICABLE = 4
-"""Exit code: what RocketMQ's command does has no meaning here."""
 _SPARK_PACKAGES = {"pyspark", "pyarrow", "pandas", "rich"}
 
 

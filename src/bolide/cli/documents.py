@@ -1,7 +1,8 @@
 """Results of commands for programs: JSON, YAML or CSV, as chosen with `--output`.
 
 A command makes one document of plain values and structs, whatever the format. In CSV every item of
-a list is a row; the fields of nested objects are columns with dotted names.
+a list is a row; the fields of nested objects are columns with dotted names. The properties of a
+message are one cell: they are others in each row.
 """
 
 import csv
@@ -15,6 +16,8 @@ from typing import Any
 import msgspec
 
 from bolide.logs import one_line, plain_json
+
+_ONE_CELL = {"properties"}
 
 
 class Format(StrEnum):
@@ -99,7 +102,7 @@ def _is_table(value: object) -> bool:
 def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in row.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict) and value and name not in _ONE_CELL:
             found |= _flat(value, f"{prefix}{name}.")
         else:
             found[prefix + name] = _cell(value)

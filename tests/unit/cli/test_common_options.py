@@ -137,6 +137,21 @@ def test_only_commands_that_look_are_repeated(invoke: Program) -> None:
             assert "--yes" not in options or COMMANDS[name].changes, name
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1", "soon"])
+def test_an_interval_is_a_length_of_time(invoke: Program, seconds: str) -> None:
+    assert invoke("show", "--watch", seconds).code == 2
+
+
+def test_a_number_has_64_bits(invoke: Program) -> None:
+    def count(number: int = 0) -> None:
+        typer.echo(number)
+
+    assert invoke("count", "--number", str(2**63 - 1), more=count).code == 0
+    done = invoke("count", "--number", str(2**63), more=count)
+    assert done.code == 2
+    assert "too large for number" in done.err
+
+
 def test_watching_goes_on_while_a_server_is_away(invoke: Program) -> None:
     looks: list[int] = []
 

@@ -52,6 +52,7 @@ def test_structs_have_their_wire_names_in_every_format(capsys: pytest.CaptureFix
         ({"x:1": {"role": "M"}, "x:2": {"role": "S"}}, "key,role\nx:1,M\nx:2,S\n"),
         ({"names": ["a", "b"]}, 'names\n"[""a"",""b""]"\n'),
         ([{"a": 1}, {"b": 2}], "a,b\n1,\n,2\n"),
+        ([{"a": 1, "properties": {"x": "y"}}], 'a,properties\n1,"{""x"":""y""}"\n'),
         ([{"a": "x,y"}, {"a": 'say "x"'}], 'a\n"x,y"\n"say ""x"""\n'),
         (3, "value\n3\n"),
     ],

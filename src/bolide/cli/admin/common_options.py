@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from bolide.cli.admin.session import complete_or_exit
+from bolide.cli.admin.times import check_seconds
 from bolide.cli.command_line import UNREACHABLE, USAGE, fail
 from bolide.cli.documents import Format, begin_documents
 from bolide.logs import one_line
@@ -41,7 +42,9 @@ def _declare(
     ] = None,
     watch: Annotated[
         float | None,
-        typer.Option("--watch", metavar="SECONDS", min=0.1, help="Repeat until interrupted."),
+        typer.Option(
+            "--watch", metavar="SECONDS", callback=check_seconds, help="Repeat until interrupted."
+        ),
     ] = None,
 ) -> None:
     """Never runs: only its parameters are used."""
@@ -52,6 +55,7 @@ def _with_options(command: Callable[..., object]) -> Callable[..., object]:
         if output is not None:
             values["as_document"] = True
         begin_documents(output or Format.JSON)
+        _check_numbers(values)
         with _NamesFiles():
             if watch is None:
                 _complete(command, values)
@@ -59,6 +63,13 @@ def _with_options(command: Callable[..., object]) -> Callable[..., object]:
                 _repeat(lambda: _complete(command, values), watch)
 
     return run
+
+
+def _check_numbers(values: Mapping[str, object]) -> None:
+    """No number is larger than the widest on the wire."""
+    for name, value in values.items():
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise typer.BadParameter(f"{value} is too large for {name}: a number has 64 bits")
 
 
 def _complete(command: Callable[..., object], values: Mapping[str, Any]) -> None:

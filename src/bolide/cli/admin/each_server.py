@@ -8,6 +8,7 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.cli.admin.session import not_applicable, pass_over, require_one, run, targets
+from bolide.cli.admin.times import check_seconds
 from bolide.errors import BolideError
 from bolide.protocol.refusals import RequestCodeNotSupported
 
@@ -17,7 +18,7 @@ _MAX_CONCURRENT = 16
 
 Interval = Annotated[
     float | None,
-    typer.Option("-i", "--interval", min=0.1, help="Repeat every so many seconds."),
+    typer.Option("-i", "--interval", callback=check_seconds, help="Repeat every so many seconds."),
 ]
 """RocketMQ's older form of --watch."""
 

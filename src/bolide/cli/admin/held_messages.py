@@ -11,8 +11,10 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
+from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.each_server import answers_of
 from bolide.cli.admin.output import time_text
+from bolide.cli.admin.progress import print_cut
 from bolide.cli.admin.session import (
     AsDocument,
     BrokerAddress,
@@ -50,14 +52,18 @@ def list_timers(
 
     async def act(admin: AdminClient) -> None:
         found: list[PendingTimer] = []
+        is_cut = False
         for address in await targets(admin, broker, cluster):
             left = count
             async for each in admin.timers.each(address, topic):
+                if not left:
+                    is_cut = True
+                    break
                 found.append(each)
                 left -= 1
-                if not left:
-                    break
         _show_timers(found, as_document=as_document)
+        if is_cut:
+            print_cut(len(found), "timers, those due first", f"-m {count * 10} shows more")
 
     run(name_server, act)
 
@@ -67,6 +73,8 @@ def recall_message(
     key: Annotated[str, typer.Option("-k", "--key", help="Key or unique id of the messages.")],
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
     as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
@@ -75,10 +83,11 @@ def recall_message(
 
     async def act(admin: AdminClient) -> None:
         addresses = await targets(admin, broker, cluster)
+        if not yes or dry_run:
+            await _confirm_recall(admin, addresses, topic, key,
+                                  dry_run=dry_run, as_document=as_document)  # fmt: skip
         recalled = await answers_of(
-            addresses,
-            lambda address: admin.timers.recall(address, topic, key),
-            changes=True,
+            addresses, lambda address: admin.timers.recall(address, topic, key), changes=True
         )
         found = [each for part in recalled.values() for each in part]
         _show_timers(found, as_document=as_document)
@@ -89,17 +98,46 @@ def recall_message(
     run(name_server, act)
 
 
+async def _confirm_recall(
+    admin: AdminClient,
+    addresses: list[str],
+    topic: str,
+    key: str,
+    *,
+    dry_run: bool,
+    as_document: bool,
+) -> None:
+    """Show the timers that have the key, which the broker finds by its index, and ask."""
+    found = [
+        each
+        for address in addresses
+        async for each in admin.timers.each(address, topic)
+        if key == each.message_id or key in each.keys.split()
+    ]
+    confirm(
+        f"Recall {len(found)} messages of {topic}?",
+        _timer_table(found) if found else f"no message of {topic} waits with {key}",
+        found,
+        yes=False,
+        dry_run=dry_run,
+        as_document=as_document,
+    )
+
+
 def _show_timers(found: list[PendingTimer], *, as_document: bool) -> None:
     if as_document:
         for each in found:
             print_document(each)
-        return
+    else:
+        _timer_table(found).print()
+
+
+def _timer_table(found: list[PendingTimer]) -> Table:
     table = Table("#Due", "Topic", "Id", "Keys", "Bytes")
     for each in found:
-        table.add(
-            time_text(each.deliver_ms), each.topic, each.message_id, each.keys or "-", each.size
-        )
-    table.print()
+        due = time_text(each.deliver_ms)
+        table.add(due, each.topic, each.message_id, each.keys or "-", each.size)
+    return table
 
 
 def open_transactions(
@@ -146,6 +184,8 @@ def resolve_transaction(
         str | None,
         typer.Option("--by", help="Who decides; by default, the current user."),
     ] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
     as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:
@@ -155,11 +195,19 @@ def resolve_transaction(
             "give --commit to deliver the message, or --rollback to discard it"
         )
     who = by or getpass.getuser()
+    effect = (
+        f"consumers receive the message of {half}"
+        if commit
+        else f"the message of {half} is discarded: nobody receives it"
+    )
+    planned = {"msgId": half, "committed": commit, "by": who}
+    question = f"{'Commit' if commit else 'Roll back'} the transaction?"
+    confirm(question, effect, planned, yes=yes, dry_run=dry_run, as_document=as_document)
 
     async def act(admin: AdminClient) -> None:
         await admin.transactions.resolve(half, commit=commit, by=who, address=broker)
         if as_document:
-            print_document({"msgId": half, "committed": commit, "by": who})
+            print_document(planned)
         else:
             print(f"{half} is {'committed' if commit else 'rolled back'}")
 

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
+from bolide.admin.errors import MessageNotFound
+from bolide.admin.message_history import Track
 from bolide.admin.messages import DEFAULT_LIMIT
 from bolide.cli.admin.output import document_of, java_text, print_message
 from bolide.cli.admin.progress import print_cut, progress_bar
@@ -25,9 +27,11 @@ from bolide.cli.admin.session import (
 from bolide.cli.admin.times import TIME_FORMATS, parse_time
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
+from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.protocol.bodies.consumers import DirectConsumption
 from bolide.protocol.headers.query import IndexType
+from bolide.protocol.message_id import BadMessageId
 
 BodyFormat = Annotated[
     str | None,
@@ -43,10 +47,13 @@ ClientId = Annotated[
 
 
 def query_msg_by_id(
-    topic: Topic,
     message_ids: Annotated[
         str, typer.Option("-i", "--msgId", help="Message ids, separated by commas.")
     ],
+    topic: Annotated[
+        str | None,
+        typer.Option("-t", "--topic", help="Name of the topic; an offset message id needs none."),
+    ] = None,
     group: ConsumerGroup = None,
     client_id: ClientId = None,
     send_again: Annotated[
@@ -68,7 +75,7 @@ def query_msg_by_id(
 
     async def act(admin: AdminClient) -> None:
         for message_id in filter(None, map(str.strip, message_ids.split(","))):
-            message = await admin.messages.find(topic, message_id, cluster, on_failure=pass_over)
+            message = await _find(admin, topic, message_id, cluster)
             if group is not None and client_id is not None:
                 _print_verdict(await _push(admin, message, group, client_id), as_document)
             elif is_true(send_again):
@@ -77,6 +84,18 @@ def query_msg_by_id(
                 await show_message(admin, message, charset, as_document)
 
     run(name_server, act)
+
+
+async def _find(
+    admin: AdminClient, topic: str | None, message_id: str, cluster: str | None
+) -> StoredMessage:
+    if topic is not None:
+        return await admin.messages.find(topic, message_id, cluster, on_failure=pass_over)
+    try:
+        return await admin.messages.view(message_id)
+    except (BadMessageId, MessageNotFound) as exc:
+        exc.add_note("a unique id is looked up in a topic: give -t")
+        raise
 
 
 class KeyType(StrEnum):
@@ -187,8 +206,12 @@ def _say_cut(found: list[StoredMessage], limit: int) -> None:
 async def show_message(
     admin: AdminClient, message: StoredMessage, charset: str | None, as_document: bool
 ) -> None:
-    """Print a message and which groups have consumed it."""
-    tracks = await admin.tracks.of(message)
+    """Print a message and which groups have consumed it, as far as that is known."""
+    tracks: list[Track] | None = None
+    try:
+        tracks = await admin.tracks.of(message, on_failure=pass_over)
+    except BolideError as exc:  # which must not hide the message
+        pass_over(exc)
     if as_document:
         print_document(document_of(message) | {"tracks": tracks})
     else:

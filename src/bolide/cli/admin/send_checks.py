@@ -13,8 +13,9 @@ import typer
 
 from bolide.admin import AdminClient, ClusterNotFound
 from bolide.cli.admin.output import java_text
-from bolide.cli.admin.sending import producer_of
+from bolide.cli.admin.sending import LARGEST_BODY, producer_of
 from bolide.cli.admin.session import AsDocument, NameServer, Switch, is_true, pass_over, run
+from bolide.cli.admin.times import check_seconds
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
 from bolide.errors import BolideError
@@ -34,7 +35,8 @@ def send_msg_status(
         typer.Option("-b", "--brokerName", help="Name of the broker, whose own topic is written."),
     ],
     size: Annotated[
-        int, typer.Option("-s", "--messageSize", min=1, help="Bytes of each message.")
+        int,
+        typer.Option("-s", "--messageSize", min=1, max=LARGEST_BODY, help="Bytes of each message."),
     ] = 128,
     count: Annotated[int, typer.Option("-c", "--count", min=1, help="Number of messages.")] = 50,
     as_document: AsDocument = False,
@@ -82,7 +84,9 @@ def cluster_rt(
     amount: Annotated[
         int, typer.Option("-a", "--amount", min=2, help="Messages to each broker in a round.")
     ] = 100,
-    size: Annotated[int, typer.Option("-s", "--size", min=1, help="Bytes of each message.")] = 128,
+    size: Annotated[
+        int, typer.Option("-s", "--size", min=1, max=LARGEST_BODY, help="Bytes of each message.")
+    ] = 128,
     cluster: Annotated[
         str | None, typer.Option("-c", "--cluster", help="Only the brokers of this cluster.")
     ] = None,
@@ -95,7 +99,10 @@ def cluster_rt(
         typer.Option("-m", "--machine", "--machine room", help="Name of the room in these lines."),
     ] = "noname",
     interval: Annotated[
-        float, typer.Option("-i", "--interval", min=0.1, help="Seconds between two rounds.")
+        float,
+        typer.Option(
+            "-i", "--interval", callback=check_seconds, help="Seconds between two rounds."
+        ),
     ] = 10,
     rounds: Annotated[
         int | None, typer.Option("--rounds", min=1, help="End after so many rounds.")

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from bolide.client.producer.producer import Producer
     from bolide.client.producer.results import SendResult
 
+LARGEST_BODY = 64 * 1024 * 1024
+"""Bytes; brokers refuse far smaller ones by default (maxMessageSize)."""
+
 
 def send_message(
     topic: Topic,
@@ -69,7 +72,9 @@ def check_msg_send_rt(
     amount: Annotated[
         int, typer.Option("-a", "--amount", min=1, help="How many messages to send.")
     ] = 100,
-    size: Annotated[int, typer.Option("-s", "--size", min=1, help="Bytes of each message.")] = 128,
+    size: Annotated[
+        int, typer.Option("-s", "--size", min=1, max=LARGEST_BODY, help="Bytes of each message.")
+    ] = 128,
     as_document: AsDocument = False,
     name_server: NameServer = None,
 ) -> None:

@@ -12,6 +12,7 @@ from bolide.admin.traffic import TopicTraffic
 from bolide.cli.admin.output import time_text
 from bolide.cli.admin.progress import progress_bar
 from bolide.cli.admin.session import AsDocument, NameServer, Switch, is_true, pass_over, run
+from bolide.cli.admin.times import check_seconds
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
 from bolide.errors import BolideError
@@ -174,7 +175,8 @@ def _traffic_cells(row: dict[str, Any]) -> tuple[object, ...]:
 
 def start_monitoring(
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds between two rounds.")
+        float,
+        typer.Option("--interval", callback=check_seconds, help="Seconds between two rounds."),
     ] = _ROUND,
     rounds: Rounds = None,
     as_document: AsDocument = False,

@@ -38,6 +38,7 @@ from bolide.protocol.bodies.topics import TopicConfig
 T = TypeVar("T")
 
 _READ, _WRITE, _INHERIT = 4, 2, 1
+_INT_MAX = 2**31 - 1
 _UNIT, _UNIT_SUBSCRIBED = 1, 2
 Perm = Annotated[
     int,
@@ -50,10 +51,16 @@ def update_topic(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
     read_queues: Annotated[
-        int, typer.Option("-r", "--readQueueNums", min=1, help="Read queues on each broker.")
+        int,
+        typer.Option(
+            "-r", "--readQueueNums", min=1, max=_INT_MAX, help="Read queues on each broker."
+        ),
     ] = 8,
     write_queues: Annotated[
-        int, typer.Option("-w", "--writeQueueNums", min=1, help="Write queues on each broker.")
+        int,
+        typer.Option(
+            "-w", "--writeQueueNums", min=1, max=_INT_MAX, help="Write queues on each broker."
+        ),
     ] = 8,
     perm: Perm = 6,
     order: Annotated[
@@ -156,7 +163,7 @@ def topic_route(
     route = run(name_server, lambda admin: admin.topics.route(topic))
     text = fastjson.encode(route, standard=True)
     if as_document:
-        print(text.decode())
+        print_document(msgspec.json.decode(text))
     elif as_list:
         _print_route(route)
     else:

@@ -123,7 +123,7 @@ async def test_every_name_server_that_answers_is_told() -> None:
 async def test_nothing_recalled_is_no_answer_if_a_broker_did_not_answer() -> None:
     async with half() as (stage, living, gone):
         living.answers(RequestCode.BOLIDE_RECALL_TIMERS, PendingTimers())
-        words = ("recallMessage", "-t", "Orders", "-k", "x", *IN_CLUSTER)
+        words = ("recallMessage", "-y", "-t", "Orders", "-k", "x", *IN_CLUSTER)
         status, _, error = await run(stage, *words)
         assert (status, gone in error) == (3, True)
         assert "no message of" not in error
