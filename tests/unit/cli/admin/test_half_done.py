@@ -1,15 +1,20 @@
-"""Changes on a cluster of which one server is away: what is done is told, and what is not."""
+"""A cluster of which one server is away: what is done or known is told, and what is not."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from bolide.protocol.bodies.groups import GroupConfig, GroupConfigTable
+from bolide.model.message import Host
+from bolide.protocol.bodies.consumers import Connection, ConsumerConnections, RunningConsumer
+from bolide.protocol.bodies.groups import GroupConfig, GroupConfigTable, GroupList
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import ResetOffsets
 from bolide.protocol.bodies.timers import PendingTimers
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.refusals import ConsumerNotOnline, TopicNotFound
+from bolide.protocol.hosts import pack_host
+from bolide.protocol.record import Placement, RecordDraft, encode_record, place_record
+from bolide.protocol.refusals import ConsumerNotOnline, ServerError, TopicNotFound
 from bolide.remoting.dispatch import Reply
 from tests.support.admin_cluster import NOBODY
 from tests.support.aio import on_loop
@@ -147,3 +152,45 @@ async def test_what_no_broker_had_is_not_said_to_be_deleted() -> None:
         assert topic[:2] == group[:2] == (1, "")
         assert "had topic nixnix: nothing was deleted" in topic[2]
         assert "had group 'nogroup'" in group[2]
+
+
+@on_loop
+async def test_a_message_is_shown_although_not_all_of_its_consumers_are_known() -> None:
+    host = pack_host(Host("127.0.0.1", 10911))
+    made = encode_record(RecordDraft(b"Orders", b"text", b"UNIQ_KEY\1U1\2", 0, 1, host, host))
+    place_record(made, 0, Placement(0, 100, 1_000))
+    groups = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+    words = ("queryMsgById", "-t", "Orders", "-i", "U1", "--json")
+
+    async with half() as (stage, living, gone):
+        living.answers(RequestCode.QUERY_MESSAGE, bytes(made))
+        living.answers(groups, GroupList(group_list=["billing"]))
+        status, printed, error = await run(stage, *words)
+        assert (status, error.count(gone)) == (3, 1)
+        (track,) = json.loads(printed)["tracks"]
+        assert (track["group"], track["kind"]) == ("billing", "UNKNOWN")
+
+        def denied(_fields: dict[str, str]) -> Reply:
+            raise ServerError("not now")
+
+        living.answers(groups, denied)
+        status, printed, error = await run(stage, *words)
+        assert (status, json.loads(printed)["tracks"]) == (3, None)
+        assert "not now" in error
+
+
+@on_loop
+async def test_members_that_are_connected_to_a_living_broker_are_asked() -> None:
+    member = Connection(client_id="client-1", version=500)
+    async with half() as (stage, living, gone):
+        connected = ConsumerConnections(connection_set=[member])
+        living.answers(RequestCode.GET_CONSUMER_CONNECTION_LIST, connected)
+        living.answers(RequestCode.GET_CONSUMER_RUNNING_INFO, RunningConsumer())
+
+        words = ("consumerStatus", "-g", "billing", "--json")
+        status, printed, error = await run(stage, *words)
+        assert (status, error.count(gone)) == (3, 1)
+        assert [each["clientId"] for each in json.loads(printed)["members"]] == ["client-1"]
+
+        status, _, _ = await run(stage, *words, "-i", "client-1")
+        assert status == 0
