@@ -311,8 +311,11 @@ async def test_what_a_deletion_destroys_is_shown_first(cluster: Cluster) -> None
     assert {"topic": topic, "backlog": 0} in group_facts["topics"]
     assert f"Delete topic {topic} from cluster DefaultCluster? [y/N]" in kept
     assert topic in (await ask(cluster, "topicList")).splitlines()
-    unknown = await ask(cluster, "deleteTopic", *CLUSTER, "-t", "Unknown-1", "--dry-run")
-    assert unknown == "no broker of cluster DefaultCluster serves topic Unknown-1\n"
+    for how in ("--dry-run", "--yes"):
+        unknown = await ask(cluster, "deleteTopic", *CLUSTER, "-t", "Unknown-1", how, code=1)
+        assert unknown.endswith(": no broker of cluster DefaultCluster has topic Unknown-1\n")
+        unknown = await ask(cluster, "deleteSubGroup", *CLUSTER, "-g", "unknown-1", how, code=1)
+        assert unknown.endswith(": no broker has group unknown-1\n")
 
 
 # ---- dead letters

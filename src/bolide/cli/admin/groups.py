@@ -30,6 +30,7 @@ from bolide.cli.admin.session import (
 )
 from bolide.cli.admin.topic_deletion import delete_everywhere
 from bolide.cli.admin.topics import parse_attributes
+from bolide.cli.command_line import FAILED, fail
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
 from bolide.logs import one_line
@@ -155,6 +156,8 @@ def delete_sub_group(
             return await admin.consequences.of_deleting_group(group, addresses)
 
         found = run(name_server, look)
+        if not found.known_on and dry_run:  # what the command would end with
+            fail(f"no broker has group {group}", FAILED)
         with_topics, with_offsets = cluster is not None, is_true(offsets)
         facts = {"removeOffset": with_offsets, "removeTopics": with_topics}
         confirm(
@@ -167,28 +170,36 @@ def delete_sub_group(
         )
 
     async def act(admin: AdminClient) -> None:
-        where = f" in cluster [{cluster}]" if cluster else ""
-
-        async def delete(address: str) -> bool:
-            had = await _has(admin, address, group)
-            await admin.groups.delete(address, group, offsets=is_true(offsets))
-            if had and not as_document:
-                print(
-                    f"delete subscription group [{group}] from broker [{address}]{where} success."
-                )
-            return had
-
         addresses = await targets(admin, broker, cluster)
-        had = await answers_of(addresses, delete, changes=True)
+        where = f" in cluster [{cluster}]" if cluster else ""
+        done = f"delete subscription group [{group}] from broker [{{}}]{where} success."
+        had = await _delete_from_each(
+            admin, addresses, group, None if as_document else done, offsets=is_true(offsets)
+        )
         if cluster is not None:
             for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
                 await delete_everywhere(admin, prefix + group, cluster)
         if len(had) == len(addresses) and not any(had.values()):
-            raise GroupNotFound(f"no broker of {', '.join(had)} had group {group!r}")
+            fail(f"no broker has group {group}", FAILED)
         if as_document:
             print_document({"group": group, "brokers": [at for at, was in had.items() if was]})
 
     run(name_server, act)
+
+
+async def _delete_from_each(
+    admin: AdminClient, addresses: list[str], group: str, done: str | None, *, offsets: bool
+) -> dict[str, bool]:
+    """Whether each broker had the group, by address; failures are passed over."""
+
+    async def delete(address: str) -> bool:
+        had = await _has(admin, address, group)
+        await admin.groups.delete(address, group, offsets=offsets)
+        if had and done is not None:
+            print(done.replace("{}", address))
+        return had
+
+    return await answers_of(addresses, delete, changes=True)
 
 
 async def _has(admin: AdminClient, address: str, group: str) -> bool:

@@ -16,6 +16,8 @@ from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
 from bolide.protocol.refusals import Refusal
 
+_NONE = "no broker of cluster {cluster} has topic {topic}"
+
 
 def delete_topic(
     topic: Topic,
@@ -31,6 +33,8 @@ def delete_topic(
     """
     if dry_run or not yes:
         found = run(name_server, lambda admin: admin.consequences.of_deleting_topic(topic, cluster))
+        if found is None and dry_run:  # what the command would end with
+            fail(_NONE.format(topic=topic, cluster=cluster), FAILED)
         confirm(
             f"Delete topic {topic} from cluster {cluster}?",
             _effect(topic, cluster, found),
@@ -41,7 +45,7 @@ def delete_topic(
         )
     done = run(name_server, lambda admin: delete_everywhere(admin, topic, cluster))
     if done.was_nowhere:
-        fail(f"no broker of cluster {cluster} had topic {topic}: nothing was deleted", FAILED)
+        fail(_NONE.format(topic=topic, cluster=cluster), FAILED)
     if as_document:
         print_document({"topic": topic, "cluster": cluster})
         return
@@ -97,7 +101,7 @@ async def delete_everywhere(admin: AdminClient, topic: str, cluster: str) -> Del
 
 def _effect(topic: str, cluster: str, found: TopicDeletion | None) -> Effect:
     if found is None:
-        return f"no broker of cluster {cluster} serves topic {topic}"
+        return _NONE.format(topic=topic, cluster=cluster)
     written = time_text(found.last_write_ms) if found.last_write_ms > 0 else "never"
     text = f"{found.messages} messages in {found.queues} queues are lost, last write {written}"
     if not found.groups:
