@@ -8,7 +8,7 @@ from bolide import properties
 from bolide.admin.errors import NoOffsets, OffsetOutOfRange
 from bolide.admin.offset_moves import OffsetMove, Rollback, beginnings
 from bolide.admin.positions import SLOW_TIMEOUT, Positions
-from bolide.admin.servers import gather_by_key
+from bolide.admin.servers import change_all, gather_by_key
 from bolide.protocol.bodies.groups import GroupConfigTable
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import ResetOffsets
@@ -64,10 +64,11 @@ class Offsets(Positions):
             ConsumerNotOnline: the broker resets offsets only through connected consumers, and
                 none is connected; use `reset_stopped`.
         """
-        moved: dict[MessageQueue, int] = {}
-        for address in (await self._servers.addresses_of(topic, cluster)).values():
-            moved |= await self.reset_at(address, group, topic, timestamp, force=force)
-        return moved
+        found = await change_all(
+            (await self._servers.addresses_of(topic, cluster)).values(),
+            lambda address: self.reset_at(address, group, topic, timestamp, force=force),
+        )
+        return {queue: offset for moved in found.values() for queue, offset in moved.items()}
 
     async def reset_at(
         self, address: str, group: str, topic: str, timestamp: int, *, force: bool = True
@@ -165,10 +166,11 @@ class Offsets(Positions):
         cluster: str | None = None,
     ) -> list[Rollback]:
         """Reset a group without running consumers, by committing offsets."""
-        moved = []
-        for address in (await self._servers.addresses_of(topic, cluster)).values():
-            moved += await self.reset_stopped_at(address, group, topic, timestamp, force=force)
-        return moved
+        found = await change_all(
+            (await self._servers.addresses_of(topic, cluster)).values(),
+            lambda address: self.reset_stopped_at(address, group, topic, timestamp, force=force),
+        )
+        return [each for moved in found.values() for each in moved]
 
     async def reset_stopped_at(
         self, address: str, group: str, topic: str, timestamp: int, *, force: bool = True
@@ -238,8 +240,10 @@ class Offsets(Positions):
         header = CloneOffsetsHeader(
             src_group=source, dest_group=target, topic=topic, offline=offline
         )
-        for address in (await self._servers.addresses_of_group(source)).values():
-            await self._servers.call(address, RequestCode.CLONE_GROUP_OFFSET, header)
+        await change_all(
+            (await self._servers.addresses_of_group(source)).values(),
+            lambda at: self._servers.call(at, RequestCode.CLONE_GROUP_OFFSET, header),
+        )
 
     async def plan_copy(self, source: str, target: str, topic: str) -> dict[str, list[OffsetMove]]:
         """What it does to a group to get the offsets of another one, by address of the broker.

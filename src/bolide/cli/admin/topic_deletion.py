@@ -91,7 +91,7 @@ async def delete_everywhere(admin: AdminClient, topic: str, cluster: str) -> Del
         name_servers, lambda address: admin.topics.forget(address, topic, cluster), changes=True
     )
     return Deletion(
-        [*had],
+        [address for address, was_there in had.items() if was_there],
         len(members) - len(had),
         [*told],
         len(name_servers) - len(told),
