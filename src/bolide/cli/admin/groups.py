@@ -3,6 +3,7 @@
 updateSubGroup, updateSubGroupList, getConsumerConfig, deleteSubGroup, setConsumeMode.
 """
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -30,7 +31,7 @@ from bolide.cli.admin.session import (
 )
 from bolide.cli.admin.topic_deletion import delete_everywhere
 from bolide.cli.admin.topics import parse_attributes
-from bolide.cli.command_line import FAILED, fail
+from bolide.cli.command_line import program_name
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
 from bolide.logs import one_line
@@ -156,8 +157,6 @@ def delete_sub_group(
             return await admin.consequences.of_deleting_group(group, addresses)
 
         found = run(name_server, look)
-        if not found.known_on and dry_run:  # what the command would end with
-            fail(f"no broker has group {group}", FAILED)
         with_topics, with_offsets = cluster is not None, is_true(offsets)
         facts = {"removeOffset": with_offsets, "removeTopics": with_topics}
         confirm(
@@ -180,7 +179,7 @@ def delete_sub_group(
             for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
                 await delete_everywhere(admin, prefix + group, cluster)
         if len(had) == len(addresses) and not any(had.values()):
-            fail(f"no broker has group {group}", FAILED)
+            print(f"{program_name()}: no broker had group {group}", file=sys.stderr)
         if as_document:
             print_document({"group": group, "brokers": [at for at, was in had.items() if was]})
 
@@ -195,7 +194,7 @@ async def _delete_from_each(
     async def delete(address: str) -> bool:
         had = await _has(admin, address, group)
         await admin.groups.delete(address, group, offsets=offsets)
-        if had and done is not None:
+        if done is not None:  # as Java's tool does, also if there was no such group
             print(done.replace("{}", address))
         return had
 

@@ -149,9 +149,10 @@ async def test_what_no_broker_had_is_not_said_to_be_deleted() -> None:
         topic = await run(stage, "deleteTopic", "-t", "nixnix", "-y", *IN_CLUSTER)
         group = await run(stage, "deleteSubGroup", "-g", "nogroup", "-y", *IN_CLUSTER)
 
-        assert topic[:2] == group[:2] == (1, "")
+        assert topic[:2] == (1, "")
+        assert group[0] == 0  # as Java's tool ends
         assert f"no broker of cluster {CLUSTER} has topic nixnix\n" in topic[2]
-        assert "no broker has group nogroup\n" in group[2]
+        assert "no broker had group nogroup\n" in group[2]
 
 
 @on_loop
