@@ -20,6 +20,7 @@ from bolide.protocol.headers.clients import (
     RunningInfoHeader,
 )
 from bolide.protocol.refusals import ConsumerNotOnline, ServerError
+from bolide.remoting.errors import RemotingError
 
 _RELAY_TIMEOUT = 15.0
 """Seconds for requests that a broker relays to a client, which has ten seconds to answer."""
@@ -114,20 +115,24 @@ class Clients:
             ConsumerTimedOut: the client does not answer.
         """
         if address is None:
-            *others, last = (await self._servers.addresses_of_group(group)).values()
+            addresses = [*(await self._servers.addresses_of_group(group)).values()]
         else:
-            others, last = [], address
+            addresses = [address]
         header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        for each in [*others, last]:
+        failures: list[BolideError] = []
+        for each in addresses:
             try:
                 return await self._servers.fetch(
                     each, code, RunningConsumer, header, within=_RELAY_TIMEOUT
                 )
+            except RemotingError as exc:  # whose clients are not known
+                failures.insert(0, exc)
             except ServerError as exc:
-                if each == last or "not online" not in exc.remark:
+                if "not online" not in exc.remark:
                     raise
-        raise AssertionError("the last address returns or raises")
+                failures.append(exc)
+        raise failures[0]
 
     async def consume_directly(
         self, group: str, client_id: str, offset_message_id: str, address: str

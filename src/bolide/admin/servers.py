@@ -125,13 +125,15 @@ class Servers:
     async def call_every_name_server(
         self, code: RequestCode, header: Header | Fields | None = None, *, body: bytes = b""
     ) -> dict[str, Frame]:
-        """Send a request to all NameServers, as for changes: they do not synchronize."""
+        """Send a request to all NameServers, as for changes: they do not synchronize.
+
+        Raises the errors of `change_all`.
+        """
         if not self.name_servers:
             raise NoNameServer
-        return {
-            address: await self.call(address, code, header, body=body)
-            for address in self.name_servers
-        }
+        return await change_all(
+            self.name_servers, lambda address: self.call(address, code, header, body=body)
+        )
 
     async def info(self) -> ClusterInfo:
         """All clusters and the brokers in them."""
@@ -256,6 +258,31 @@ async def gather_answers(
     found = await gather_by_key(keys, attempt)
     failures = [each for each in found.values() if isinstance(each, BolideError)]
     return {k: each for k, each in found.items() if not isinstance(each, BolideError)}, failures
+
+
+async def change_all(
+    addresses: Iterable[str], change: Callable[[str], Awaitable[T]]
+) -> dict[str, T]:
+    """Change something at one server after the other, whatever becomes of the others.
+
+    Raises:
+        BolideError: the first failure, with notes of where it was done and what else failed.
+    """
+    done: dict[str, T] = {}
+    failures: list[BolideError] = []
+    for address in addresses:
+        try:
+            done[address] = await change(address)
+        except BolideError as exc:
+            failures.append(exc)
+    if failures:
+        first, *others = failures
+        for other in others:
+            first.add_note(f"and {other}")
+        if done:
+            first.add_note(f"done at {', '.join(done)}; repeat it for the others")
+        raise first
+    return done
 
 
 async def gather_by_key(keys: Iterable[K], request: Callable[[K], Awaitable[T]]) -> dict[K, T]:

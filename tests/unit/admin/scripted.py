@@ -1,11 +1,15 @@
 """Servers with scripted replies, and an AdminClient connected to them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from typer.testing import CliRunner
+
 from bolide.admin import AdminClient
+from bolide.cli import app
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo, QueueRoute, TopicRoute
 from bolide.protocol.codes import RequestCode
@@ -84,6 +88,14 @@ async def cast(*names: str, unknown_topics: tuple[str, ...] = ()) -> AsyncIterat
         describe(name_server, brokers, unknown_topics)
         admin = await stack.enter_async_context(AdminClient(name_server.address))
         yield Cast(name_server, brokers, admin)
+
+
+async def run(stage: Cast, *words: str, at: str = "") -> tuple[int, str, str]:
+    """Run an admin command: its exit code, and what it prints on both streams."""
+    place = ("-n", at or stage.name_server.address)
+    done = await asyncio.to_thread(CliRunner().invoke, app, ["admin", *words, *place])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout, done.stderr
 
 
 class Addressed(Protocol):

@@ -66,8 +66,15 @@ def print_field(name: str, value: object) -> None:
     print(f"#{name}\t{one_line(java_text(value))}")
 
 
-def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str | None) -> None:
-    """Print a message in the format of RocketMQ's tools; the body is saved to a file."""
+def print_message(
+    message: "StoredMessage", tracks: "list[Track] | None", charset: str | None
+) -> None:
+    """Print a message in the format of RocketMQ's tools; the body is saved to a file.
+
+    Args:
+        tracks: the state of the message in each group; None if it is not known.
+        charset: of the body, which is printed if it is given.
+    """
     keys = message.properties.get(PropertyName.KEYS)
     lines = {
         "OffsetID": message.offset_message_id,
@@ -91,11 +98,13 @@ def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str 
     for title, value in lines.items():
         print(f"{title + ':':<20} {one_line(str(value))}")
     print()
-    for track in tracks:
+    for track in tracks or []:
         reason = java_text(track.reason)
         print(one_line(f"MessageTrack [consumerGroup={track.group}, trackType={track.kind}, "
                        f"exceptionDesc={reason}]"))  # fmt: skip
-    if not tracks:
+    if tracks is None:
+        print("WARN: Consumers are not known")
+    elif not tracks:
         print("WARN: No Consumer")
 
 

@@ -183,29 +183,3 @@ def find_first(
         return None
 
     return run(name_server, act)
-
-
-def change_each(
-    name_server: str | None,
-    brokers: tuple[str | None, str | None],
-    change: Callable[[AdminClient, str], Awaitable[object]],
-    done: str | None,
-) -> list[str]:
-    """Change something at each broker of -b or -c, slaves included; returns their addresses.
-
-    Args:
-        brokers: the values of -b and -c, of which exactly one must be given.
-        done: printed for each broker, with its address in place of the braces.
-    """
-    broker, cluster = brokers
-    require_one(broker, cluster)
-
-    async def act(admin: AdminClient) -> list[str]:
-        addresses = await targets(admin, broker, cluster, slaves=True)
-        for address in addresses:
-            await change(admin, address)
-            if done is not None:
-                print(done.format(address))
-        return addresses
-
-    return run(name_server, act)
