@@ -378,3 +378,22 @@ def test_a_slave_that_hangs_or_was_killed_is_missed(home: Path) -> None:
         }
     finally:
         run("bolide", "cluster", "down")
+
+
+@on_loop
+async def test_settings_that_wait_for_a_restart_do_not_count_as_in_effect(tmp_path: Path) -> None:
+    async with hospital(tmp_path) as ward:
+        server = await ward.name_server()
+        broker = await ward.broker(server)
+        async with AdminClient(server.address) as admin:
+            change = {"flushDiskType": "SYNC_FLUSH", "brokerRole": "SYNC_MASTER"}
+            await admin.brokers.update_config(broker.address, change)
+            report = await report_of(server.address)
+            (measured,) = found(report, "durability", Severity.NOTE).values()
+            assert "flushDiskType is ASYNC_FLUSH, brokerRole is ASYNC_MASTER" in measured
+            (measured,) = found(report, "pending-settings", Severity.NOTE).values()
+            assert "flushDiskType is ASYNC_FLUSH, and SYNC_FLUSH after it" in measured
+
+            back = {"flushDiskType": "async_flush", "brokerRole": "ASYNC_MASTER"}
+            await admin.brokers.update_config(broker.address, back)
+        assert found(await report_of(server.address), "pending-settings") == {}

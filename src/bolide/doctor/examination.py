@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from bolide.admin import AdminClient
 from bolide.doctor import (
     broker_checks,
+    durability_checks,
     group_checks,
     machine,
     name_server_checks,
@@ -24,6 +25,7 @@ _CHECKS = (
     topic_checks.check,
     group_checks.check,
     settings_checks.check,
+    durability_checks.check,
 )
 
 

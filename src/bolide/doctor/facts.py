@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MASTER = 0
+IN_EFFECT = "bolideBeforeRestart"
+"""A figure: the values in effect of the settings that have others after a restart."""
 
 
 class Cause(Enum):
@@ -79,6 +81,12 @@ class BrokerFacts:
     """Where the broker answers, if not at its address."""
     runtime: Mapping[str, str] | Unanswered = NOT_ASKED
     config: Mapping[str, str] | Unanswered = NOT_ASKED
+    """Its settings as they are in effect, as far as it tells."""
+    pending: Mapping[str, str] = field(default_factory=dict)
+    """Values that settings have after a restart only."""
+    config_changes: int | Unanswered = NOT_ASKED
+    """Requests that changed settings since it started; asked of those that do not tell what waits
+    for a restart."""
     clock: ClockDifference | Unanswered = NOT_ASKED
     topics: Mapping[str, TopicConfig] | Unanswered = NOT_ASKED
     ha_status: HaStatus | Unanswered = NOT_ASKED
@@ -100,6 +108,11 @@ class BrokerFacts:
     def is_ours(self) -> bool | None:
         """Whether it is a broker of Bolide, not of RocketMQ; None if unknown."""
         return "bolideVersion" in self.runtime if is_known(self.runtime) else None
+
+    @property
+    def tells_pending(self) -> bool:
+        """Whether it tells what waits for a restart, so that `config` is in effect."""
+        return is_known(self.runtime) and IN_EFFECT in self.runtime
 
     @property
     def is_master(self) -> bool:

@@ -49,6 +49,7 @@ KINDS = {
     "dead-letters": "No group has dead letters.",
     "consumer-lag": "No group is far behind.",
     "settings": "The settings of each broker can be read.",
+    "pending-settings": "No setting waits for a restart.",
     "access-control": "What is reached over the network is protected.",
     "encryption": "What is reached over the network is encrypted.",
     "ha-port": "Not everybody may copy the log.",

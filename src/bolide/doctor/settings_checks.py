@@ -25,7 +25,6 @@ def check(facts: ClusterFacts) -> Iterator[Finding]:
         yield from _encryption(broker, broker.config)
         yield from _ha_port(broker)
         yield from _automatic_topics(broker, broker.config, facts)
-        yield from _durability(broker, broker.config, facts)
 
 
 def _is_on(config: Mapping[str, str], key: str) -> bool:
@@ -158,28 +157,3 @@ def _automatic_topics(
         command=f"mqadmin updateBrokerConfig {facts.option} {broker.option}"
         " -k autoCreateTopicEnable -v false",
     )
-
-
-def _durability(
-    broker: BrokerFacts, config: Mapping[str, str], facts: ClusterFacts
-) -> Iterator[Finding]:
-    if not broker.is_master:
-        return
-    role, controlled = config.get("brokerRole"), _is_on(config, "enableControllerMode")
-    if config.get("flushDiskType") == "SYNC_FLUSH":
-        measured = "An acknowledged message is on the disk."
-    elif role == "SYNC_MASTER" or controlled:
-        measured = "An acknowledged message is in the memory of two machines."
-    else:
-        yield Finding(
-            id="durability",
-            severity=Severity.NOTE,
-            subject=broker.label,
-            measured=f"flushDiskType is {config.get('flushDiskType')}, brokerRole {role}: an"
-            " acknowledged message is in the memory of one machine.",
-            why="It survives a crash of the broker, but not a power cut.",
-            command=f"mqadmin updateBrokerConfig {facts.option} {broker.option}"
-            " -k flushDiskType -v SYNC_FLUSH",
-        )
-        return
-    yield Finding(id="durability", severity=Severity.OK, subject=broker.label, measured=measured)

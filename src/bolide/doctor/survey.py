@@ -13,12 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import msgspec
+
 from bolide.admin import AdminClient, ClusterNotFound
 from bolide.admin.consumer_lag import lag_of
 from bolide.admin.errors import GroupOffline
 from bolide.admin.groups import group_of
 from bolide.doctor.clock import ClockDifference, combined, difference_in
 from bolide.doctor.facts import (
+    IN_EFFECT,
     NOT_ASKED,
     BrokerFacts,
     Cause,
@@ -164,15 +167,20 @@ class Survey:
             ask(self._lags(at)) if broker.is_master else _not_asked(),
         )
         ha_address = _ha_address(at, config if is_known(config) else {})
+        config, pending = _in_effect(config, runtime)
         broker = replace(
-            broker, config=config, runtime=runtime, clock=clock, vip=vip, topics=topics,
-            ha_status=ha_status, lags=lags, ha_address=ha_address,
+            broker, config=config, pending=pending, runtime=runtime, clock=clock, vip=vip,
+            topics=topics, ha_status=ha_status, lags=lags, ha_address=ha_address,
         )  # fmt: skip
-        ha, dead_letters = await asyncio.gather(
+        ha, dead_letters, changes = await asyncio.gather(
             self._connect(ha_address) if broker.is_master else _not_asked(),
             self._dead_letters(broker),
+            _not_asked() if broker.tells_pending else ask(self._config_changes(at)),
         )
-        return replace(broker, ha=ha, dead_letters=dead_letters)
+        return replace(broker, ha=ha, dead_letters=dead_letters, config_changes=changes)
+
+    async def _config_changes(self, address: str) -> int:
+        return (await self._admin.brokers.config_version(address)).counter
 
     async def _topics(self, address: str) -> Mapping[str, TopicConfig]:
         return (await self._admin.topics.configs(address)).topic_config_table
@@ -383,6 +391,22 @@ def _cause_of(exc: BolideError) -> Cause:
 def _neighbour(address: str, distance: int) -> str:
     host, port = split_address(address)
     return format_address((host, port + distance))
+
+
+def _in_effect(
+    config: Mapping[str, str] | Unanswered, runtime: Mapping[str, str] | Unanswered
+) -> tuple[Mapping[str, str] | Unanswered, Mapping[str, str]]:
+    """The settings of a broker as they are in effect, and what others wait for a restart.
+
+    A broker shows changes that wait. Bolide's tells among its figures what is in effect meanwhile.
+    """
+    if not is_known(config) or not is_known(runtime):
+        return config, {}
+    try:
+        before = msgspec.json.decode(runtime.get(IN_EFFECT, "{}"), type=dict[str, str])
+    except msgspec.MsgspecError:
+        return config, {}
+    return {**config, **before}, {key: config[key] for key in before if key in config}
 
 
 def _ha_address(address: str, config: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from bolide.cli.admin.commands import load
 from bolide.doctor import (
     Severity,
     broker_checks,
+    durability_checks,
     findings,
     group_checks,
     name_server_checks,
@@ -40,16 +41,24 @@ ERROR, WARNING, UNKNOWN, NOTE, OK = Severity
 REFUSED = Unanswered("the answer is no", Cause.NO_PERMISSION)
 CHECKS = (
     name_server_checks, broker_checks, replica_checks, topic_checks, group_checks, settings_checks,
+    durability_checks,
 )  # fmt: skip
 FIGURES = {
     "brokerVersionDesc": "V5_5_0", "commitLogDiskRatio": "0.3", "consumeQueueDiskRatio": "0.4",
     "bolideOpenFileLimit": "1000000", "bolideMapLimit": "1000000", "bolideVersion": "1.0",
+    "bolideBeforeRestart": "{}",
 }  # fmt: skip
 SETTINGS = {
     "brokerName": "broker-a", "brokerRole": "ASYNC_MASTER", "flushDiskType": "SYNC_FLUSH",
     "bindAddress": "127.0.0.1", "fileReservedTime": "72",
     "autoCreateTopicEnable": "false",
 }  # fmt: skip
+
+
+THEIRS = {key: text for key, text in FIGURES.items() if key in {
+    "brokerVersionDesc", "commitLogDiskRatio", "consumeQueueDiskRatio", "bolideOpenFileLimit",
+    "bolideMapLimit"}}  # fmt: skip
+"""Figures of a broker of RocketMQ, with the limits that they do not have."""
 
 
 def broker(**given: Any) -> BrokerFacts:
@@ -124,7 +133,7 @@ def test_a_fault_of_a_broker_is_found(change: Any, name: str, severity: Severity
 @pytest.mark.parametrize(
     ("fact", "names"),
     [
-        ("runtime", {"disk-usage", "broker-load", "version-mix", "broker-limits"}),
+        ("runtime", {"disk-usage", "broker-load", "version-mix", "broker-limits", "durability"}),
         ("config", {"settings"}),
         ("clock", {"clock-difference"}),
         ("topics", {"topic-queues"}),
@@ -158,10 +167,56 @@ def test_a_name_server_on_the_network_without_access_control_is_warned_of() -> N
 
 
 def test_the_open_ha_port_of_rocketmq_is_warned_of() -> None:
-    theirs = {key: text for key, text in FIGURES.items() if key != "bolideVersion"}
-    assert wrong(cluster(broker(runtime=theirs))) == {"ha-port": WARNING}
+    assert wrong(cluster(broker(runtime=THEIRS, config_changes=0))) == {"ha-port": WARNING}
     closed = Unanswered("refused", Cause.NOT_CONNECTED)
-    assert wrong(cluster(broker(runtime=theirs, ha=closed))) == {}
+    assert wrong(cluster(broker(runtime=THEIRS, config_changes=0, ha=closed))) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "slaves", "severity", "text"),
+    [
+        ({"flushDiskType": "SYNC_FLUSH"}, 0, OK, "on the disk"),
+        ({"brokerRole": "ASYNC_MASTER"}, 1, NOTE, "brokerRole is ASYNC_MASTER"),
+        ({"brokerRole": "SYNC_MASTER"}, 0, NOTE, "0 slaves in sync are connected"),
+        ({"brokerRole": "SYNC_MASTER"}, 1, OK, "memory of 2 brokers"),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "0"}, 1, OK, "memory of 2 brokers"),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "1"}, 2, NOTE, "inSyncReplicas 1"),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "3"}, 1, NOTE, "1 slaves in sync"),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "x"}, 1, UNKNOWN, "inSyncReplicas is x"),
+        ({"brokerRole": "SYNC_MASTER"}, None, NOTE, "0 slaves in sync"),
+        ({"enableControllerMode": "true", "allAckInSyncStateSet": "false",
+          "inSyncReplicas": "1"}, 1, NOTE, "allAckInSyncStateSet is false"),
+        ({"enableControllerMode": "true", "allAckInSyncStateSet": "true"}, 1, OK, "2 members"),
+    ],
+)  # fmt: skip
+def test_what_an_acknowledged_message_survives(
+    settings: dict[str, str], slaves: int | None, severity: Severity, text: str
+) -> None:
+    connections = [HaConnection(in_sync=True)] * (slaves or 0) + [HaConnection(in_sync=False)]
+    status = REFUSED if slaves is None else HaStatus(master=True, ha_connection_info=connections)
+    config = SETTINGS | {"flushDiskType": "ASYNC_FLUSH"} | settings
+    pair = Replicas(in_sync_replicas=[Replica(broker_name="broker-a", broker_id=each, alive=True)
+                                      for each in range(2)])  # fmt: skip
+    one = broker(config=config, ha_status=status)
+    facts = cluster(one, controllers=("c:1",), replicas={"broker-a": pair})
+    (told,) = durability_checks.check(facts)
+    assert (told.id, told.severity) == ("durability", severity)
+    assert text in told.measured
+
+
+def test_rocketmqs_sync_flush_counts_if_nothing_was_changed_since_the_start() -> None:
+    def found(changes: Any, **settings: str) -> Finding:
+        facts = cluster(broker(
+            runtime=THEIRS, config=SETTINGS | settings, config_changes=changes
+        ))  # fmt: skip
+        (told,) = durability_checks.check(facts)
+        return told
+
+    assert found(0).severity is OK
+    assert found(2).severity is UNKNOWN
+    assert found(REFUSED).severity is UNKNOWN
+    lone = {"flushDiskType": "ASYNC_FLUSH", "brokerRole": "SYNC_MASTER", "inSyncReplicas": "0"}
+    assert found(0, **lone).severity is NOTE
 
 
 def test_a_broker_on_the_network_is_told_of_plain_text() -> None:
@@ -171,8 +226,7 @@ def test_a_broker_on_the_network_is_told_of_plain_text() -> None:
     assert wrong(cluster(broker(config=plain, **open_to_all))) == {"encryption": NOTE}
     encrypted = plain | {"tls.server.certPath": "server.pem"}
     assert wrong(cluster(broker(config=encrypted, **open_to_all))) == {}
-    theirs = {key: text for key, text in FIGURES.items() if key != "bolideVersion"}
-    facts = cluster(broker(config=plain, runtime=theirs, **open_to_all))
+    facts = cluster(broker(config=plain, runtime=THEIRS, config_changes=0, **open_to_all))
     assert wrong(facts) == {"encryption": UNKNOWN, "ha-port": WARNING}
 
 
