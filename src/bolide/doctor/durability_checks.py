@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from shlex import quote
 
-from bolide.doctor.facts import BrokerFacts, ClusterFacts, Unanswered, is_known
+from bolide.doctor.facts import BrokerFacts, ClusterFacts, Unanswered, is_known, number_in
 from bolide.doctor.findings import Finding, Severity
 
 _ID = "durability"
@@ -127,10 +127,11 @@ def _wanted_copies(
     text = config.get("inSyncReplicas")
     if text is None:  # RocketMQ 4.9
         return _Copies(2, mode)
-    if not text.isdecimal():
+    given = number_in(text)
+    if given is None:
         return Unanswered(f"inSyncReplicas is {text}")
     # 0 means one slave in Bolide; in RocketMQ 5.x it means none, as 1 does.
-    count = 2 if int(text) == 0 and broker.is_ours and not controlled else max(int(text), 1)
+    count = 2 if given == 0 and broker.is_ours and not controlled else max(int(given), 1)
     return _Copies(count, f"{mode}, inSyncReplicas {text}")
 
 

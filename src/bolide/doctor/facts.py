@@ -1,5 +1,6 @@
 """The facts that the checks judge, as they were collected: values, or why there is none."""
 
+import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ class Unanswered:
 
     reason: str
     cause: Cause = Cause.NOT_ASKED
+    host_is_silent: bool = False
+    """Nothing came back from its host, not even a refusal to connect."""
 
 
 NOT_ASKED = Unanswered("not asked")
@@ -118,6 +121,17 @@ class BrokerFacts:
     def is_master(self) -> bool:
         return self.broker_id == MASTER
 
+    @property
+    def silence(self) -> Unanswered | None:
+        """Why it is not worth asking more: it answered nothing, not even with a refusal."""
+        if not is_known(self.connected):
+            return self.connected
+        if not is_known(self.runtime) and self.runtime.cause in {
+            Cause.NOT_CONNECTED, Cause.NO_ANSWER,
+        }:  # fmt: skip
+            return self.runtime
+        return None
+
     def setting(self, key: str) -> str | None:
         """A setting, None if unknown."""
         return self.config.get(key) if is_known(self.config) else None
@@ -126,10 +140,7 @@ class BrokerFacts:
         """A runtime figure that is a number, None if unknown."""
         if not is_known(self.runtime):
             return None
-        try:
-            return float(self.runtime.get(key, ""))
-        except ValueError:
-            return None
+        return number_in(self.runtime.get(key, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +188,16 @@ class ClusterFacts:
     def masters(self) -> list[BrokerFacts]:
         return [each for each in self.brokers if each.is_master]
 
+    def unasked_masters(self) -> Iterator[tuple[str, Unanswered]]:
+        """The masters that do not answer, and the groups that have none, each with the reason."""
+        for name, members in self.broker_groups.items():
+            masters = [each for each in members if each.is_master]
+            if not masters:
+                yield name, Unanswered("the broker group has no master")
+            for each in masters:
+                if (silence := each.silence) is not None:
+                    yield each.label, silence
+
     def topic_tables(self) -> Iterator[tuple[BrokerFacts, Mapping[str, TopicConfig]]]:
         """The masters that told their topics, and these."""
         for each in self.masters:
@@ -198,6 +219,15 @@ def is_user_topic(name: str) -> bool:
         and not name.startswith(prefixes)
         and not name.endswith("_REPLY_TOPIC")
     )
+
+
+def number_in(text: str | None) -> float | None:
+    """A finite number, None if a text is none: peers may send anything."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def named(names: Iterable[str], most: int = 5) -> str:

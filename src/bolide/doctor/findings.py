@@ -110,15 +110,16 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def limited(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings, but of each kind and severity only the first `LISTED`; then their number."""
+    """The findings, but of what is not in order only the first `LISTED` of each kind and severity;
+    then their number."""
     more: dict[tuple[str, Severity], list[Finding]] = {}
     for each in findings:
         seen = more.setdefault((each.id, each.severity), [])
         seen.append(each)
-        if len(seen) <= LISTED:
+        if each.severity is Severity.OK or len(seen) <= LISTED:
             yield each
     for (name, severity), seen in more.items():
-        if (rest := len(seen) - LISTED) > 0:
+        if severity is not Severity.OK and (rest := len(seen) - LISTED) > 0:
             yield Finding(
                 id=name,
                 severity=severity,

@@ -6,7 +6,7 @@ from shlex import quote
 from bolide.doctor.broker_checks import unasked
 from bolide.doctor.facts import BrokerFacts, ClusterFacts, NameServerFacts, is_known
 from bolide.doctor.findings import Finding, Severity
-from bolide.remoting.address import is_loopback_host, split_address
+from bolide.remoting.address import host_of, is_loopback_host, split_address
 
 _CONTROL = "authenticationEnabled=true authorizationEnabled=true"
 _FIRST_USER = """INIT_AUTHENTICATION_USER='{"username":"NAME","password":"PASSWORD"}'"""
@@ -33,7 +33,7 @@ def _is_on(config: Mapping[str, str], key: str) -> bool:
 
 def _name_server_access(server: NameServerFacts) -> Iterator[Finding]:
     name, subject = "access-control", f"NameServer {server.address}"
-    if is_loopback_host(split_address(server.address)[0]):
+    if is_loopback_host(host_of(server.address)):
         return
     if not is_known(server.config):
         # Whoever cannot read the settings is kept out by something.
@@ -90,13 +90,13 @@ def _access(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]
 def _is_local(broker: BrokerFacts, config: Mapping[str, str]) -> bool:
     """Whether only its machine reaches it. RocketMQ's broker listens on every interface unless it
     has a bindAddress, which it has since 5.0, whatever it announces."""
-    if not is_loopback_host(split_address(broker.address)[0]):
+    if not is_loopback_host(host_of(broker.address)):
         return False
     return "bindAddress" in config and is_loopback_host(config["bindAddress"])
 
 
 def _encryption(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]:
-    if _is_local(broker, config) or is_loopback_host(split_address(broker.address)[0]):
+    if _is_local(broker, config) or is_loopback_host(host_of(broker.address)):
         return
     if not broker.is_ours:  # RocketMQ's mode is a system property
         yield Finding(

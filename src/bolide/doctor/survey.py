@@ -6,7 +6,9 @@ the whole survey is over, because a cluster may have thousands.
 """
 
 import asyncio
+import errno
 import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
@@ -30,6 +32,7 @@ from bolide.doctor.facts import (
     NameServerFacts,
     Unanswered,
     is_known,
+    number_in,
 )
 from bolide.errors import BolideError
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
@@ -47,6 +50,8 @@ _CONCURRENT = 32
 _CLOCK_SAMPLES, _CLOCK_PAUSE = 3, 0.35
 """The pause is no divisor of a second, so that the samples hit different parts of one."""
 _AFTER_START = 1.2
+_MAX_PORT = 65_535
+_NO_HOST = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT}
 _VIP_DELTA, _HA_DELTA = -2, 1
 _MAX_DEAD_LETTER_TOPICS = 200
 
@@ -109,6 +114,10 @@ class Survey:
 
     async def _name_server(self, address: str) -> NameServerFacts:
         servers = self._admin.name_servers
+        # An own connection first: the client says of a failed one no more than that it failed.
+        connected = await self._connect(address)
+        if not is_known(connected):
+            return NameServerFacts(address=address, info=connected)
         begun = self._now()
         info = await self._ask(servers.cluster_info_at(address))
         took = max(self._now() - begun, 0.0)
@@ -144,8 +153,7 @@ class Survey:
                     )
         if self._cluster is not None and clusters and self._cluster not in clusters:
             raise ClusterNotFound(self._cluster, clusters)
-        wanted = {None, self._cluster}
-        return [found[key] for key in sorted(found) if wanted & {None, found[key].cluster}]
+        return [found[key] for key in sorted(found) if self._cluster in {None, found[key].cluster}]
 
     # ---- brokers
 
@@ -274,9 +282,10 @@ class Survey:
                 _, writer = await asyncio.open_connection(host, port)
         except TimeoutError:
             reason = f"no connection within {self._limits.answer:g} s"
-            return Unanswered(reason, Cause.NOT_CONNECTED)
+            return Unanswered(reason, Cause.NOT_CONNECTED, host_is_silent=True)
         except (OSError, UnicodeError) as exc:
-            return Unanswered(_reason_of(exc), Cause.NOT_CONNECTED)
+            silent = isinstance(exc, socket.gaierror) or getattr(exc, "errno", 0) in _NO_HOST
+            return Unanswered(_reason_of(exc), Cause.NOT_CONNECTED, host_is_silent=silent)
         took = loop.time() - begun
         writer.close()
         with suppress(OSError):
@@ -299,15 +308,14 @@ class Survey:
     # ---- groups
 
     async def _with_groups(self, facts: ClusterFacts, deadline: float) -> ClusterFacts:
-        names = {
-            group_of(topic)
-            for server in facts.name_servers
-            if is_known(server.topics)
-            for topic in server.topics
-            if topic.startswith(RETRY_PREFIX)
-        }
+        tables = [each.topics for each in facts.name_servers if is_known(each.topics)]
+        if self._cluster is not None and all(is_known(each.topics) for each in facts.masters):
+            # NameServers do not tell which topics a cluster has; its brokers do.
+            tables = [frozenset(table) for _, table in facts.topic_tables()]
+        topics = frozenset[str]().union(*tables)
+        names = {group_of(topic) for topic in topics if topic.startswith(RETRY_PREFIX)}
         wanted = sorted(name for name in names if not name.startswith(SYSTEM_GROUP_PREFIX))
-        at = [each.address for each in facts.masters if _answers(each)]
+        at = [each.address for each in facts.masters if each.silence is None]
         found: dict[str, GroupFacts] = {}
 
         async def examine(name: str) -> None:
@@ -361,14 +369,6 @@ async def _not_asked() -> Unanswered:
     return NOT_ASKED
 
 
-def _answers(broker: BrokerFacts) -> bool:
-    """Whether it is worth asking a broker more: it answered something, be it a refusal."""
-    silent = {Cause.NOT_CONNECTED, Cause.NO_ANSWER}
-    return is_known(broker.connected) and (
-        is_known(broker.runtime) or broker.runtime.cause not in silent
-    )
-
-
 def _reason_of(exc: Exception) -> str:
     """A short text; asyncio says of a refused connection no more than that it failed."""
     failed = exc.__cause__ if isinstance(exc, ConnectFailed) else exc
@@ -413,5 +413,6 @@ def _ha_address(address: str, config: Mapping[str, str]) -> str:
     """Where a master sends its log to slaves, as slaves are told."""
     host, port = split_address(address)
     host = config.get("brokerIP2") or host
-    given = config.get("haListenPort", "")
-    return format_address((host, int(given) if given.isdecimal() else port + _HA_DELTA))
+    given = number_in(config.get("haListenPort"))
+    is_port = given is not None and 0 < given <= _MAX_PORT
+    return format_address((host, int(given) if is_port and given else port + _HA_DELTA))
