@@ -175,9 +175,9 @@ class Survey:
             ask(self._lags(at)) if broker.is_master else _not_asked(),
         )
         ha_address = _ha_address(at, config if is_known(config) else {})
-        config, pending = _in_effect(config, runtime)
+        in_effect, pending = _in_effect(config, runtime)
         broker = replace(
-            broker, config=config, pending=pending, runtime=runtime, clock=clock, vip=vip,
+            broker, config=in_effect, pending=pending, runtime=runtime, clock=clock, vip=vip,
             topics=topics, ha_status=ha_status, lags=lags, ha_address=ha_address,
         )  # fmt: skip
         ha, dead_letters, changes = await asyncio.gather(
