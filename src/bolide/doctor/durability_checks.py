@@ -47,7 +47,7 @@ def _durability(broker: BrokerFacts, config: Mapping[str, str], facts: ClusterFa
     if not is_known(slaves):
         return _unknown(broker, f"{wanted.because}; its slaves: {slaves.reason}", facts)
     if 1 + slaves < wanted.count:
-        because = f"{wanted.because}, and {slaves} slaves in sync are connected"
+        because = f"{wanted.because}, slaves that are connected and in sync: {slaves}"
         return _in_one_memory(broker, because, facts)
     return Finding(
         id=_ID,
@@ -141,7 +141,7 @@ def _sync_state_set(broker: BrokerFacts, facts: ClusterFacts) -> _Copies | Unans
     if broker.name not in facts.replicas:
         return Unanswered("the controllers do not know its group")
     count = len(facts.replicas[broker.name].in_sync_replicas)
-    because = f"the sync-state set has {count} members, and all of them must have it"
+    because = f"members of the sync-state set, all of which must have it: {count}"
     return _Copies(count, because, is_certain=True)
 
 

@@ -283,7 +283,7 @@ class Survey:
         except TimeoutError:
             reason = f"no connection within {self._limits.answer:g} s"
             return Unanswered(reason, Cause.NOT_CONNECTED, host_is_silent=True)
-        except (OSError, UnicodeError) as exc:
+        except (OSError, ValueError) as exc:  # a name may be none
             silent = isinstance(exc, socket.gaierror) or getattr(exc, "errno", 0) in _NO_HOST
             return Unanswered(_reason_of(exc), Cause.NOT_CONNECTED, host_is_silent=silent)
         took = loop.time() - begun

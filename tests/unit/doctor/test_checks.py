@@ -234,16 +234,16 @@ def test_the_open_ha_port_of_rocketmq_is_warned_of() -> None:
     [
         ({"flushDiskType": "SYNC_FLUSH"}, 0, OK, "on the disk"),
         ({"brokerRole": "ASYNC_MASTER"}, 1, NOTE, "brokerRole is ASYNC_MASTER"),
-        ({"brokerRole": "SYNC_MASTER"}, 0, NOTE, "0 slaves in sync are connected"),
+        ({"brokerRole": "SYNC_MASTER"}, 0, NOTE, "in sync: 0"),
         ({"brokerRole": "SYNC_MASTER"}, 1, OK, "memory of 2 brokers"),
         ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "0"}, 1, OK, "memory of 2 brokers"),
         ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "1"}, 2, NOTE, "inSyncReplicas 1"),
-        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "3"}, 1, NOTE, "1 slaves in sync"),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "3"}, 1, NOTE, "in sync: 1"),
         ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "x"}, 1, UNKNOWN, "inSyncReplicas is x"),
-        ({"brokerRole": "SYNC_MASTER"}, None, NOTE, "0 slaves in sync"),
+        ({"brokerRole": "SYNC_MASTER"}, None, NOTE, "in sync: 0"),
         ({"enableControllerMode": "true", "allAckInSyncStateSet": "false",
           "inSyncReplicas": "1"}, 1, NOTE, "allAckInSyncStateSet is false"),
-        ({"enableControllerMode": "true", "allAckInSyncStateSet": "true"}, 1, OK, "2 members"),
+        ({"enableControllerMode": "true", "allAckInSyncStateSet": "true"}, 1, OK, "have it: 2"),
     ],
 )  # fmt: skip
 def test_what_an_acknowledged_message_survives(
