@@ -4,6 +4,7 @@ import asyncio
 import csv
 import json
 import shlex
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,10 +19,11 @@ from bolide.broker.server import Broker
 from bolide.cli import app
 from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.doctor import Limits, Report, Severity, examine
+from bolide.doctor.survey import Survey
 from bolide.namesrv.server import NameServer
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
-from bolide.remoting.address import split_address
+from bolide.remoting.address import format_address, split_address
 from bolide.remoting.client import RemotingClient
 from bolide.store.config import FlushMode
 from tests.support.access import FIRST_USER, INNER, ROOT, ROOT_PASSWORD
@@ -140,8 +142,11 @@ async def test_name_servers_that_are_closed_silent_or_disagree(tmp_path: Path) -
         errors = found(report, "name-server-reachable", Severity.ERROR)
         assert errors.keys() == {closed, silent}
         assert errors[closed] == "It does not answer: connection refused."
-        assert errors[silent] == "It does not answer: no answer within 1.5 s."
+        assert errors[silent] == (
+            "It takes connections, and does not answer: no answer within 1.5 s."
+        )
         commands = {(each.id, each.subject): each.command for each in report.findings}
+        assert commands["name-server-reachable", silent].endswith("--tls")
         assert (
             commands["name-server-reachable", closed]
             == f"bolide namesrv --listen-port {split_address(closed)[1]}"
@@ -367,7 +372,11 @@ def test_a_slave_that_hangs_or_was_killed_is_missed(home: Path) -> None:
         return {(each.id, each.subject): each.measured for each in found}
 
     try:
-        assert errors() == {}
+        # `up` waits until the slave is registered; it connects to its master a moment later.
+        deadline = time.monotonic() + 10
+        while connecting := errors():
+            assert connecting.keys() == {("replicas", master)}
+            assert time.monotonic() < deadline
         assert run("bolide", "cluster", "pause", "broker-a-1").returncode == 0
         hanging = errors()
         assert hanging.keys() == {("broker-reachable", slave)}
@@ -378,3 +387,61 @@ def test_a_slave_that_hangs_or_was_killed_is_missed(home: Path) -> None:
         }
     finally:
         run("bolide", "cluster", "down")
+
+
+@on_loop
+async def test_settings_that_wait_for_a_restart_do_not_count_as_in_effect(tmp_path: Path) -> None:
+    async with hospital(tmp_path) as ward:
+        server = await ward.name_server()
+        broker = await ward.broker(server)
+        async with AdminClient(server.address) as admin:
+            change = {"flushDiskType": "SYNC_FLUSH", "brokerRole": "SYNC_MASTER"}
+            await admin.brokers.update_config(broker.address, change)
+            report = await report_of(server.address)
+            (measured,) = found(report, "durability", Severity.NOTE).values()
+            assert "flushDiskType is ASYNC_FLUSH, brokerRole is ASYNC_MASTER" in measured
+            (measured,) = found(report, "pending-settings", Severity.NOTE).values()
+            assert "flushDiskType is ASYNC_FLUSH, and SYNC_FLUSH after it" in measured
+
+            back = {"flushDiskType": "async_flush", "brokerRole": "ASYNC_MASTER"}
+            await admin.brokers.update_config(broker.address, back)
+        assert found(await report_of(server.address), "pending-settings") == {}
+
+
+@on_loop
+async def test_only_the_brokers_of_the_chosen_cluster_are_examined(tmp_path: Path) -> None:
+    async with hospital(tmp_path) as ward:
+        server = await ward.name_server()
+        first = await ward.broker(server)
+        second = await ward.broker(server, broker_name="broker-b", broker_cluster_name="other")
+        dead = f"127.0.0.1:{free_port()}"
+        await ward.ghost(server, dead, name="dead")
+        async with AdminClient(server.address) as admin:
+            for broker, group in ((first, "mine"), (second, "theirs")):
+                retry = TopicConfig(topic_name=f"%RETRY%{group}")
+                await admin.topics.update(broker.address, retry)
+            facts = await Survey(admin, cluster="other", limits=QUICK).collect()
+            assert [each.name for each in facts.brokers] == ["broker-b"]
+        report = await report_of(server.address, cluster="other")
+        assert of_cluster(report, Severity.ERROR, Severity.UNKNOWN) == set()
+        assert found(report, "broker-reachable").keys() == {f"broker-b (id 0) at {second.address}"}
+        assert found(await report_of(server.address), "broker-reachable", Severity.ERROR)
+
+
+@on_loop
+async def test_a_name_server_whose_host_is_silent_is_not_taken_for_one_with_tls() -> None:
+    # A socket whose queue is full drops further connections, as a firewall does.
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        address = format_address(full.getsockname())
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(full.getsockname())
+        await asyncio.sleep(0.05)
+        report = await report_of(address)
+        (finding,) = (each for each in report.findings if each.id == "name-server-reachable")
+        for each in waiting:
+            each.close()
+    assert finding.measured == "It does not answer: no connection within 1.5 s."
+    assert "firewall" in finding.why
+    assert "tls" not in finding.command

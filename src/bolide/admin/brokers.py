@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from bolide import properties
 from bolide.admin.errors import BrokerUnknown
 from bolide.admin.servers import Servers, gather_by_key
+from bolide.protocol import fastjson
 from bolide.protocol.bodies.consumers import ColdReadInfo, ProducerTable
+from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.filters import (
     FilterFunction,
     FilterFunctionState,
@@ -19,6 +21,7 @@ from bolide.protocol.headers.filters import FilterFunctionHeader
 from bolide.protocol.headers.replication import ResetFlushOffsetHeader
 from bolide.protocol.headers.runtime import (
     AddBrokerHeader,
+    BrokerConfigReply,
     BrokerConsumeStatsHeader,
     ReadAheadHeader,
     RemoveBrokerHeader,
@@ -81,6 +84,14 @@ class Brokers:
         """All settings, as text."""
         reply = await self._servers.call(address, RequestCode.GET_BROKER_CONFIG)
         return properties.parse(reply.body.decode())
+
+    async def config_version(self, address: str) -> DataVersion:
+        """The version of the settings: its counter is the number of updates by requests since the
+        broker started."""
+        reply = await self._servers.call(address, RequestCode.GET_BROKER_CONFIG)
+        return fastjson.decode(
+            BrokerConfigReply.from_fields(reply.fields).version.encode(), DataVersion
+        )
 
     async def version(self, address: str) -> int:
         """The number of the version of RocketMQ (`MQVersion`) that the broker is, or speaks as.

@@ -4,6 +4,7 @@ The facts are those with which the servers declare their settings; the reference
 the same texts.
 """
 
+import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from bolide.store.config import StoreConfig
 
 _SECRET = "(secret)"  # noqa: S105  shown in place of one
 _NEAR = 3
+_CONCURRENT = 16
+"""Servers that are asked at the same time."""
 
 _Ask = Callable[[str], Awaitable[dict[str, str]]]
 
@@ -148,26 +151,34 @@ async def read_places(
     Raises:
         BolideError: no NameServer answers, or there is no such cluster.
     """
-    places: list[Place] = []
-    failures: list[BolideError] = []
+    slots = asyncio.Semaphore(_CONCURRENT)
 
-    async def read(server: Server, name: str, address: str, ask: _Ask) -> None:
+    async def read(server: Server, name: str, address: str, ask: _Ask) -> Place | BolideError:
         try:
-            place = Place(server=server, name=name, address=address, texts=await ask(address))
+            async with slots:
+                texts = await ask(address)
         except BolideError as exc:
-            failures.append(exc)
-        else:
-            places.append(place)
+            return exc
+        return Place(server=server, name=name, address=address, texts=texts)
 
-    for name, address in await _brokers(admin, cluster):
-        await read(Server.BROKER, name, address, admin.brokers.config)
-    for address in _controllers(places):
-        await read(Server.CONTROLLER, Server.CONTROLLER.value, address, admin.controllers.config)
-    for address in admin.name_servers.addresses:
-        await read(
-            Server.NAME_SERVER, Server.NAME_SERVER.value, address, admin.name_servers.config_at
-        )
-    return places, failures
+    brokers = await asyncio.gather(*(
+        read(Server.BROKER, name, address, admin.brokers.config)
+        for name, address in await _brokers(admin, cluster)
+    ))  # fmt: skip
+    kind, controller = Server.NAME_SERVER, Server.CONTROLLER
+    others = await asyncio.gather(
+        *(
+            read(controller, controller.value, address, admin.controllers.config)
+            for address in _controllers([each for each in brokers if isinstance(each, Place)])
+        ),
+        *(
+            read(kind, kind.value, address, admin.name_servers.config_at)
+            for address in admin.name_servers.addresses
+        ),
+    )
+    found = [*brokers, *others]
+    places = [each for each in found if isinstance(each, Place)]
+    return places, [each for each in found if isinstance(each, BolideError)]
 
 
 def _controllers(brokers: list[Place]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bolide.cli.admin.times import check_seconds
 from bolide.cli.command_line import FAILED, UNREACHABLE
 from bolide.cli.documents import Format, begin_documents, print_document
 from bolide.cli.output_formats import JsonFlag, Output, chosen_format
@@ -27,10 +28,19 @@ def doctor(
         str | None, typer.Option("-c", "--cluster", help="Only the brokers of this cluster.")
     ] = None,
     within: Annotated[
-        float, typer.Option("--within", min=1, help="Seconds after which groups are left out.")
+        float,
+        typer.Option(
+            "--within",
+            min=1,
+            callback=check_seconds,
+            help="Seconds after which groups are left out.",
+        ),
     ] = 8.0,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds to wait for one answer.")
+        float,
+        typer.Option(
+            "--timeout", min=0.1, callback=check_seconds, help="Seconds to wait for one answer."
+        ),
     ] = 2.0,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="List what is in order, too.")

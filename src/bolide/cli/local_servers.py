@@ -1,10 +1,12 @@
 """`bolide status` and `bolide shutdown`, RocketMQ's mqshutdown: the servers of this machine."""
 
+import math
 import os
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _POLL = 0.05
 _REPORT_EVERY = 5.0
+_TITLE_WIDTH = 11
+_LONGEST_WAIT = 7 * 86_400.0
 
 
 class Kind(StrEnum):
@@ -52,6 +56,13 @@ def status(output: Output = None, as_json: JsonFlag = False) -> None:
         print("No Bolide server of this user runs on this machine.")
 
 
+def _check_finite(value: float) -> float:
+    """Click takes `nan` for a number in any range."""
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a number of seconds")
+    return value
+
+
 def shutdown(
     kind: Annotated[Kind, typer.Argument(help="The servers to stop.")],
     name: Annotated[
@@ -59,7 +70,14 @@ def shutdown(
     ] = None,
     pid: Annotated[int | None, typer.Option("--pid", help="Only this process.")] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0, help="Seconds to wait until they have stopped.")
+        float,
+        typer.Option(
+            "--timeout",
+            min=0,
+            max=_LONGEST_WAIT,
+            callback=_check_finite,
+            help="Seconds to wait until they have stopped.",
+        ),
     ] = 60.0,
 ) -> None:
     """Stop servers of this user on this machine in order, and wait until they are gone.
@@ -195,7 +213,7 @@ def _document(server: "RunningServer") -> dict[str, object]:
     }
 
 
-def _print_table(servers: Iterable["RunningServer"]) -> None:
+def _print_table(servers: Collection["RunningServer"]) -> None:
     from bolide.cli.tables import Table  # noqa: PLC0415
 
     table = Table(
@@ -208,4 +226,28 @@ def _print_table(servers: Iterable["RunningServer"]) -> None:
             " ".join(record.addresses) or "-", record.version, record.member_of or "-",
             record.data,
         )  # fmt: skip
-    table.print()
+    if sys.stdout.isatty() and table.width > shutil.get_terminal_size().columns:
+        _print_blocks(servers)
+    else:
+        table.print()
+
+
+def _print_blocks(servers: Iterable["RunningServer"]) -> None:
+    """For narrow terminals, on which a table would break addresses and dates over lines."""
+    from bolide.logs import one_line  # noqa: PLC0415
+
+    for at, each in enumerate(servers):
+        record = each.record
+        facts = {
+            "since": [str(_document(each)["since"])],
+            "addresses": record.addresses,
+            "version": [record.version],
+            "of": [record.member_of] if record.member_of else [],
+            "directory": [record.data] if record.data else [],
+        }
+        if at:
+            print()
+        print(one_line(f"{_named(each)}: {each.state}"))
+        for title, values in facts.items():
+            for number, value in enumerate(values):
+                print(one_line(f"  {'' if number else title:<{_TITLE_WIDTH}}{value}"))

@@ -16,16 +16,17 @@ import os
 import pwd
 import signal
 import socket
+import stat
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
-from bolide.private_files import SECRET_MODE, create_file, make_directory
+from bolide.private_files import SECRET_MODE, create_new_file, make_directory
 from bolide.version import __version__
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,10 @@ SERVICES = Path("/run/bolide")
 _DIRECTORY_MODE = 0o700
 _SUFFIX = ".json"
 _MAX_SIZE = 64 * 1024
+_LAST_TIME = 2**37
+"""Far in the future, and still a date."""
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Somebody may have put something else there: opening a pipe would wait for its writer."""
 
 STARTING, READY, STOPPING = "starting", "ready", "stopping"
 PAUSED = "paused"
@@ -53,10 +58,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """namesrv, controller, broker, standalone or cluster."""
     name: str
     """The name of the broker, the id of the controller; empty for a NameServer."""
-    pid: int
-    started_at: float
+    pid: Annotated[int, msgspec.Meta(gt=0, lt=2**31)]
+    started_at: Annotated[float, msgspec.Meta(ge=0, le=_LAST_TIME)]
     """Wall clock time."""
-    start_ticks: int
+    start_ticks: Annotated[int, msgspec.Meta(ge=0)]
     """Clock ticks from the boot of the system to the start, as in /proc; 0 if unknown."""
     boot: str
     namespace: str
@@ -95,8 +100,8 @@ class _Process(NamedTuple):
 
 
 class RecordFile:
-    """The record of this process. A directory that cannot be written is logged, and then ignored:
-    a server must serve nevertheless."""
+    """The record of this process. A directory that cannot be written, or that others can write, is
+    logged, and then ignored: a server must serve nevertheless."""
 
     def __init__(self, record: RunRecord) -> None:
         self.record = record
@@ -113,12 +118,14 @@ class RecordFile:
             if self._is_new:
                 make_directory(self._directory.parent)
                 self._directory.mkdir(_DIRECTORY_MODE, exist_ok=True)
+                _check_private(self._directory)
                 running_servers()  # removes what killed servers have left
                 self._is_new = False
-            with create_file(aside, SECRET_MODE) as file:
+            aside.unlink(missing_ok=True)
+            with create_new_file(aside, SECRET_MODE) as file:
                 file.write(msgspec.json.encode(self.record))
             aside.replace(self._path)  # a reader finds a whole file
-        except OSError as exc:
+        except (OSError, ValueError) as exc:  # a path that is no UTF-8 is a ValueError
             log.warning("`bolide status` and `mqshutdown` do not know this process: %s", exc)
             self._directory = None
 
@@ -209,8 +216,11 @@ def terminate(server: RunningServer) -> bool:
 def _read(path: Path) -> RunningServer | None:
     """The server of a record; None if it does not run, or the file is not a record."""
     try:
-        with path.open("rb") as file:
-            owner = os.fstat(file.fileno()).st_uid
+        with os.fdopen(os.open(path, _READ), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            owner = found.st_uid
             record = msgspec.json.decode(file.read(_MAX_SIZE), type=RunRecord)
     except (OSError, msgspec.MsgspecError):
         return None
@@ -232,11 +242,21 @@ def _read(path: Path) -> RunningServer | None:
     return None
 
 
+def _check_private(directory: Path) -> None:
+    """Raises PermissionError if other users can put files there."""
+    found = directory.stat()
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(
+            f"other users can write to {directory}: chmod go-w {directory}, or set"
+            f" {DIRECTORY_VARIABLE} to a directory of your own"
+        )
+
+
 def _process(pid: int) -> _Process | None:
     try:
-        stat = Path(f"/proc/{pid}/stat")
-        fields = stat.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-        return _Process(fields[0], int(fields[19]), stat.stat().st_uid)
+        path = Path(f"/proc/{pid}/stat")
+        fields = path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        return _Process(fields[0], int(fields[19]), path.stat().st_uid)
     except (OSError, IndexError, ValueError):
         return None
 

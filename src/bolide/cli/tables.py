@@ -17,6 +17,11 @@ class Table:
     def add(self, *cells: object) -> None:
         self._rows.append(tuple(one_line(str(cell)) for cell in cells))
 
+    @property
+    def width(self) -> int:
+        """Columns of a terminal that it takes if nothing is broken over lines."""
+        return sum(max(map(len, column)) + len(_GAP) for column in zip(*self._rows, strict=True))
+
     def print(self, to: TextIO | None = None) -> None:
         """Print to standard output, or to another stream."""
         to = to or sys.stdout

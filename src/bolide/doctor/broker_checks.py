@@ -3,19 +3,25 @@
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from shlex import quote
+from typing import NamedTuple
 
-from bolide.doctor.facts import BrokerFacts, Cause, ClusterFacts, Unanswered, is_known, named
+from bolide.doctor.facts import (
+    BrokerFacts,
+    Cause,
+    ClusterFacts,
+    Unanswered,
+    is_known,
+    named,
+    number_in,
+)
 from bolide.doctor.findings import Finding, Severity, or_ok
 from bolide.doctor.name_server_checks import hosts_of
-from bolide.remoting.address import is_loopback_host, split_address
+from bolide.remoting.address import host_of, is_loopback_host, split_address
 
 _CLOCK_WARNING, _CLOCK_ERROR = 2.0, 60.0
 """Seconds by which clocks must differ at least."""
 _CLOCK_WIDTH = 5.0
 """Bounds farther apart than this tell nothing."""
-_REFUSING_RATIO = 0.90
-"""Disk usage at which brokers refuse messages by default; Java's is a system property that no
-request tells."""
 _FEW_FILES = 65_536
 _FEW_MAPS = 65_530
 _MANY_BYTES_UNDISPATCHED = 64 * 1024 * 1024
@@ -111,7 +117,7 @@ def _reachable(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _why_unreachable(broker: BrokerFacts) -> str:
-    host = _host(broker.address)
+    host = host_of(broker.address)
     if is_loopback_host(host):
         return (
             "It announces the loopback address, which is another machine for everybody else:"
@@ -131,7 +137,7 @@ def _why_unreachable(broker: BrokerFacts) -> str:
 
 
 def _unreachable_command(broker: BrokerFacts, facts: ClusterFacts) -> str:
-    host = _host(broker.address)
+    host = host_of(broker.address)
     others = sorted(each for each in hosts_of(facts) if not is_loopback_host(each))
     if (is_loopback_host(host) or _is_internal(host)) and others:
         return f"bolide broker -c broker.conf brokerIP1={others[0]}"
@@ -153,7 +159,7 @@ def _identity(broker: BrokerFacts) -> Iterator[Finding]:
 
 
 def _loopback(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
-    host = _host(broker.address)
+    host = host_of(broker.address)
     others = sorted(each for each in hosts_of(facts) if not is_loopback_host(each))
     if is_loopback_host(host) and others:
         yield Finding(
@@ -184,13 +190,6 @@ def _vip(broker: BrokerFacts) -> Iterator[Finding]:
         if not is_loopback_host(host)
         else "export JAVA_TOOL_OPTIONS=-Dcom.rocketmq.sendMessageWithVIPChannel=false",
     )
-
-
-def _host(address: str) -> str:
-    try:
-        return split_address(address)[0]
-    except ValueError:
-        return address
 
 
 def _is_internal(host: str) -> bool:
@@ -238,9 +237,13 @@ def _disk(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
         reason = lacking if is_known(answer) else answer
         yield unasked(name, broker.label, "Its disk usage", reason)
         return
-    cleaning = float(broker.setting("diskMaxUsedSpaceRatio") or 75) / 100
-    refusing = float(broker.setting("diskSpaceWarningLevelRatio") or 100 * _REFUSING_RATIO) / 100
+    cleaning, refusing = _disk_limit(broker, _CLEANING), _disk_limit(broker, _REFUSING)
     used = max(ratios)
+    if cleaning is None or refusing is None:
+        keys = " or ".join(each.key for each in (_CLEANING, _REFUSING))
+        told = Unanswered(f"{used:.0%} is used, and {keys} is not a number")
+        yield unasked(name, broker.label, "The limits of its disk usage", told)
+        return
     severity, why = Severity.OK, ""
     if used >= refusing:
         severity = Severity.ERROR
@@ -252,7 +255,8 @@ def _disk(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
             f" expired, at 85% usually before that, and at {refusing:.0%} messages are refused."
         )
     hours = broker.setting("fileReservedTime") or "72"
-    fewer = max(int(hours) // 2, 1) if hours.isdecimal() else 24
+    kept = number_in(hours)
+    fewer = max(int(kept) // 2, 1) if kept is not None else 24
     yield Finding(
         id=name,
         severity=severity,
@@ -264,6 +268,24 @@ def _disk(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
         if why
         else "",
     )
+
+
+class _Limit(NamedTuple):
+    key: str
+    default: float
+
+
+_CLEANING = _Limit("diskMaxUsedSpaceRatio", 75)
+_REFUSING = _Limit("diskSpaceWarningLevelRatio", 90)
+"""Disk usage at which brokers refuse messages; Java's is a system property that no request
+tells."""
+
+
+def _disk_limit(broker: BrokerFacts, limit: _Limit) -> float | None:
+    """A share of the disk; None if the broker's is not a number."""
+    text = broker.setting(limit.key)
+    percent = number_in(text) if text else limit.default
+    return None if percent is None else percent / 100
 
 
 def _disk_ratios(broker: BrokerFacts) -> list[float]:
@@ -341,7 +363,8 @@ def _few_descriptors(broker: BrokerFacts, files: float, maps: float | None) -> I
             measured=f"It may open {files:.0f} files.",
             why="Each connection and each queue needs one; a broker at its limit refuses"
             " connections.",
-            command="systemctl edit bolide-broker  # [Service] LimitNOFILE=1048576",
+            command="ulimit -n 1048576  # in the shell that starts it; of a service: systemctl edit"
+            " bolide-broker, then [Service] LimitNOFILE=1048576",
         )  # fmt: skip
     if maps is not None and maps < _FEW_MAPS:
         yield Finding(
@@ -364,17 +387,20 @@ def _plain_kernel(broker: BrokerFacts) -> Iterator[Finding]:
 
 def _versions(facts: ClusterFacts) -> Iterator[Finding]:
     found: dict[str, list[str]] = {}
+    unknown = 0
     for broker in facts.brokers:
         if is_known(broker.runtime):
             found.setdefault(_version(broker.runtime), []).append(broker.label)
-        elif is_known(broker.connected):
-            yield unasked("version-mix", broker.label, "Its version", broker.runtime)
-    if len(found) == 1:
+        else:
+            unknown += 1
+            reason = broker.runtime if broker.silence is None else broker.silence
+            yield unasked("version-mix", broker.label, "Its version", reason)
+    if len(found) == 1 and not unknown:
         ((version, names),) = found.items()
         measured = f"All brokers are {version}."
         subject = named(names)
         yield Finding(id="version-mix", severity=Severity.OK, subject=subject, measured=measured)
-    elif found:
+    elif len(found) > 1:
         parts = "; ".join(f"{version}: {named(names)}" for version, names in sorted(found.items()))
         yield Finding(
             id="version-mix",

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-_PART = re.compile(r"(\d+) (day|hour|minute|second)s?")
+_PART = re.compile(r"([0-9]{1,20}) (day|hour|minute|second)s?")
+_TIMESTAMP = re.compile(r"[0-9]{1,20}")
 _SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 _GRANULARITY = 1.001
 """Seconds that `runtime` lacks at most, and the millisecond that `bootTimestamp` lacks."""
@@ -50,7 +51,8 @@ def difference_in(
     """
     boot, runtime = figures.get("bootTimestamp", ""), figures.get("runtime", "")
     parts = _PART.findall(runtime)
-    if not boot.isdecimal() or not parts:
+    # Twenty digits are more than any clock shows.
+    if not _TIMESTAMP.fullmatch(boot) or not parts:
         return None
     elapsed = sum(int(count) * _SECONDS[unit] for count, unit in parts)
     shown = int(boot) / 1000 + elapsed

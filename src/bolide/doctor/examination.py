@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from bolide.admin import AdminClient
 from bolide.doctor import (
     broker_checks,
+    durability_checks,
     group_checks,
     machine,
     name_server_checks,
@@ -14,7 +15,7 @@ from bolide.doctor import (
     topic_checks,
 )
 from bolide.doctor.facts import Cause, ClusterFacts, Unanswered
-from bolide.doctor.findings import Finding, Report, in_order
+from bolide.doctor.findings import Finding, Report, in_order, limited
 from bolide.doctor.survey import Limits, Survey
 
 _CHECKS = (
@@ -24,6 +25,7 @@ _CHECKS = (
     topic_checks.check,
     group_checks.check,
     settings_checks.check,
+    durability_checks.check,
 )
 
 
@@ -49,7 +51,7 @@ async def examine(
     finally:
         looking.cancel()
         await asyncio.wait([looking])
-    found = [*_judge(facts), *machine.check(here)]
+    found = [*judge(facts), *machine.check(here)]
     reachable = any(_answers(each.info) for each in facts.name_servers)
     return Report(
         findings=in_order(found),
@@ -64,6 +66,6 @@ def _answers(value: object) -> bool:
     return not isinstance(value, Unanswered) or value.cause not in silent
 
 
-def _judge(facts: ClusterFacts) -> Iterator[Finding]:
-    for check in _CHECKS:
-        yield from check(facts)
+def judge(facts: ClusterFacts) -> Iterator[Finding]:
+    """What all checks find; of each kind that is not in order some, and how many more."""
+    return limited(found for check in _CHECKS for found in check(facts))

@@ -1,5 +1,6 @@
 """The facts that the checks judge, as they were collected: values, or why there is none."""
 
+import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MASTER = 0
+IN_EFFECT = "bolideBeforeRestart"
+"""A figure: the values in effect of the settings that have others after a restart."""
 
 
 class Cause(Enum):
@@ -42,6 +45,8 @@ class Unanswered:
 
     reason: str
     cause: Cause = Cause.NOT_ASKED
+    host_is_silent: bool = False
+    """Nothing came back from its host, not even a refusal to connect."""
 
 
 NOT_ASKED = Unanswered("not asked")
@@ -79,6 +84,12 @@ class BrokerFacts:
     """Where the broker answers, if not at its address."""
     runtime: Mapping[str, str] | Unanswered = NOT_ASKED
     config: Mapping[str, str] | Unanswered = NOT_ASKED
+    """Its settings as they are in effect, as far as it tells."""
+    pending: Mapping[str, str] = field(default_factory=dict)
+    """Values that settings have after a restart only."""
+    config_changes: int | Unanswered = NOT_ASKED
+    """Requests that changed settings since it started; asked of those that do not tell what waits
+    for a restart."""
     clock: ClockDifference | Unanswered = NOT_ASKED
     topics: Mapping[str, TopicConfig] | Unanswered = NOT_ASKED
     ha_status: HaStatus | Unanswered = NOT_ASKED
@@ -102,8 +113,24 @@ class BrokerFacts:
         return "bolideVersion" in self.runtime if is_known(self.runtime) else None
 
     @property
+    def tells_pending(self) -> bool:
+        """Whether it tells what waits for a restart, so that `config` is in effect."""
+        return is_known(self.runtime) and IN_EFFECT in self.runtime
+
+    @property
     def is_master(self) -> bool:
         return self.broker_id == MASTER
+
+    @property
+    def silence(self) -> Unanswered | None:
+        """Why it is not worth asking more: it answered nothing, not even with a refusal."""
+        if not is_known(self.connected):
+            return self.connected
+        if not is_known(self.runtime) and self.runtime.cause in {
+            Cause.NOT_CONNECTED, Cause.NO_ANSWER,
+        }:  # fmt: skip
+            return self.runtime
+        return None
 
     def setting(self, key: str) -> str | None:
         """A setting, None if unknown."""
@@ -113,10 +140,7 @@ class BrokerFacts:
         """A runtime figure that is a number, None if unknown."""
         if not is_known(self.runtime):
             return None
-        try:
-            return float(self.runtime.get(key, ""))
-        except ValueError:
-            return None
+        return number_in(self.runtime.get(key, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +188,16 @@ class ClusterFacts:
     def masters(self) -> list[BrokerFacts]:
         return [each for each in self.brokers if each.is_master]
 
+    def unasked_masters(self) -> Iterator[tuple[str, Unanswered]]:
+        """The masters that do not answer, and the groups that have none, each with the reason."""
+        for name, members in self.broker_groups.items():
+            masters = [each for each in members if each.is_master]
+            if not masters:
+                yield name, Unanswered("the broker group has no master")
+            for each in masters:
+                if (silence := each.silence) is not None:
+                    yield each.label, silence
+
     def topic_tables(self) -> Iterator[tuple[BrokerFacts, Mapping[str, TopicConfig]]]:
         """The masters that told their topics, and these."""
         for each in self.masters:
@@ -185,6 +219,15 @@ def is_user_topic(name: str) -> bool:
         and not name.startswith(prefixes)
         and not name.endswith("_REPLY_TOPIC")
     )
+
+
+def number_in(text: str | None) -> float | None:
+    """A finite number, None if a text is none: peers may send anything."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def named(names: Iterable[str], most: int = 5) -> str:

@@ -49,6 +49,7 @@ KINDS = {
     "dead-letters": "No group has dead letters.",
     "consumer-lag": "No group is far behind.",
     "settings": "The settings of each broker can be read.",
+    "pending-settings": "No setting waits for a restart.",
     "access-control": "What is reached over the network is protected.",
     "encryption": "What is reached over the network is encrypted.",
     "ha-port": "Not everybody may copy the log.",
@@ -109,15 +110,16 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def limited(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings, but of each kind and severity only the first `LISTED`; then their number."""
+    """The findings, but of what is not in order only the first `LISTED` of each kind and severity;
+    then their number."""
     more: dict[tuple[str, Severity], list[Finding]] = {}
     for each in findings:
         seen = more.setdefault((each.id, each.severity), [])
         seen.append(each)
-        if len(seen) <= LISTED:
+        if each.severity is Severity.OK or len(seen) <= LISTED:
             yield each
     for (name, severity), seen in more.items():
-        if (rest := len(seen) - LISTED) > 0:
+        if severity is not Severity.OK and (rest := len(seen) - LISTED) > 0:
             yield Finding(
                 id=name,
                 severity=severity,

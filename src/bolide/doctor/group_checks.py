@@ -5,7 +5,7 @@ from shlex import quote
 
 from bolide.doctor.broker_checks import unasked
 from bolide.doctor.facts import ClusterFacts, GroupFacts, Unanswered, is_known, named
-from bolide.doctor.findings import Finding, Severity, limited, or_ok
+from bolide.doctor.findings import Finding, Severity, or_ok
 from bolide.protocol.bodies.heartbeat import Subscription
 
 _MUCH_LAG = 10_000
@@ -17,18 +17,28 @@ Terms = dict[str, tuple[str, str]]
 
 def check(facts: ClusterFacts) -> Iterator[Finding]:
     online = [each for each in facts.groups if each.members]
+    unasked_masters = [
+        unasked("subscriptions", label, "The members of its groups", why)
+        for label, why in facts.unasked_masters()
+    ]
+    if facts.unexamined_groups:
+        unasked_masters.append(
+            Finding(
+                id="subscriptions",
+                severity=Severity.UNKNOWN,
+                subject="groups",
+                measured=f"{facts.unexamined_groups} groups were not examined in time.",
+                command=f"bolide doctor {facts.option} --within 60",
+            )
+        )
+    if not facts.brokers:
+        return
     yield from or_ok(
-        limited(found for group in online for found in _subscriptions(group, facts)),
+        [*unasked_masters, *(found for group in online for found in _subscriptions(group, facts))],
         "subscriptions",
         "groups",
         f"Groups online: {len(online)}; the members of each subscribe to the same.",
     )
-    if facts.unexamined_groups:
-        yield Finding(
-            id="subscriptions", severity=Severity.UNKNOWN, subject="groups",
-            measured=f"{facts.unexamined_groups} groups were not examined in time.",
-            command=f"bolide doctor {facts.option} --within 60",
-        )  # fmt: skip
     yield from _dead_letters(facts)
     yield from _lags(facts)
 
@@ -97,13 +107,19 @@ def _text(terms: Terms) -> str:
 
 def _dead_letters(facts: ClusterFacts) -> Iterator[Finding]:
     counts: dict[str, int] = {}
+    found = [
+        unasked("dead-letters", label, "Its dead letters", why)
+        for label, why in facts.unasked_masters()
+    ]
     for broker in facts.masters:
         if is_known(broker.dead_letters):
             for group, count in broker.dead_letters.items():
                 counts[group] = counts.get(group, 0) + count
-        elif is_known(broker.connected):
-            yield unasked("dead-letters", broker.label, "Its dead letters", broker.dead_letters)
-    found = [
+        elif broker.silence is None:
+            found.append(
+                unasked("dead-letters", broker.label, "Its dead letters", broker.dead_letters)
+            )
+    found += [
         Finding(
             id="dead-letters",
             severity=Severity.NOTE,
@@ -116,19 +132,24 @@ def _dead_letters(facts: ClusterFacts) -> Iterator[Finding]:
         for group, count in sorted(counts.items())
         if count
     ]
-    yield from or_ok(limited(found), "dead-letters", "groups", "No group has dead letters.")
+    yield from or_ok(found, "dead-letters", "groups", "No group has dead letters.")
 
 
 def _lags(facts: ClusterFacts) -> Iterator[Finding]:
     lags: dict[str, int] = {}
+    found = [
+        unasked("consumer-lag", label, "The lag of its groups", why)
+        for label, why in facts.unasked_masters()
+    ]
     for broker in facts.masters:
         if is_known(broker.lags):
             for group, lag in broker.lags.items():
                 lags[group] = lags.get(group, 0) + lag
-        elif is_known(broker.connected):
-            yield unasked("consumer-lag", broker.label, "The lag of its groups", broker.lags)
+        elif broker.silence is None:
+            unread = unasked("consumer-lag", broker.label, "The lag of its groups", broker.lags)
+            found.append(unread)
     online = {each.name for each in facts.groups if each.members}
-    found = [
+    found += [
         Finding(
             id="consumer-lag",
             severity=Severity.NOTE,
@@ -142,4 +163,4 @@ def _lags(facts: ClusterFacts) -> Iterator[Finding]:
         if lag >= _MUCH_LAG
     ]
     measured = f"No group is more than {_MUCH_LAG} messages behind."
-    yield from or_ok(limited(found), "consumer-lag", "groups", measured)
+    yield from or_ok(found, "consumer-lag", "groups", measured)

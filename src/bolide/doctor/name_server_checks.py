@@ -35,14 +35,27 @@ def _reachable(server: NameServerFacts, facts: ClusterFacts) -> Iterator[Finding
         )
         return
     others = facts.answering
+    connected = server.info.cause is not Cause.NOT_CONNECTED
     why = "Clients find brokers and topics through NameServers."
     if others:
         why += f" They go on with {named(each.address for each in others)}, until that fails too."
+    if server.info.host_is_silent:
+        why += (
+            " Its host is silent, too: a firewall drops the connection, the address is wrong, or"
+            " the machine is down."
+        )
+    elif connected:
+        why += (
+            " It takes connections: the process may be paused or overloaded, be another server, or"
+            " speak TLS only."
+        )
     yield Finding(
         id=name,
         severity=Severity.ERROR,
         subject=address,
-        measured=f"It does not answer: {server.info.reason}.",
+        measured=f"It does not answer: {server.info.reason}."
+        if not connected
+        else f"It takes connections, and does not answer: {server.info.reason}.",
         why=why,
         command=_start_command(server),
     )
@@ -51,6 +64,8 @@ def _reachable(server: NameServerFacts, facts: ClusterFacts) -> Iterator[Finding
 def _start_command(server: NameServerFacts) -> str:
     assert not is_known(server.info)
     host, port = split_address(server.address)
+    if server.info.host_is_silent:
+        return f"nc -vz -w 3 {quote(host)} {port}  # from another machine, too"
     if server.info.cause is Cause.NO_ANSWER:  # connected, so another server, or one with TLS only
         return f"bolide doctor -n {quote(server.address)} --tls"
     if is_loopback_host(host):

@@ -7,7 +7,7 @@ from bolide.doctor.broker_checks import unasked
 from bolide.doctor.facts import BrokerFacts, ClusterFacts, is_known
 from bolide.doctor.findings import Finding, Severity, or_ok
 from bolide.protocol.bodies.replication import HaConnection
-from bolide.remoting.address import is_loopback_host, split_address
+from bolide.remoting.address import host_of, is_loopback_host
 
 _FAR_BEHIND = 16 * 1024 * 1024
 """Bytes; a slave that is a few writes behind is normal."""
@@ -25,6 +25,11 @@ def check(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _master(name: str, members: list[BrokerFacts], facts: ClusterFacts) -> Iterator[Finding]:
     masters = [each for each in members if each.is_master]
+    if len(masters) == 1 and (silence := masters[0].silence) is not None:
+        yield unasked(
+            "master", name, f"Its master is registered as {masters[0].address}. Its state", silence
+        )
+        return
     if len(masters) == 1:
         yield Finding(
             id="master", severity=Severity.OK, subject=name,
@@ -123,8 +128,8 @@ def _ha_address(master: BrokerFacts, members: list[BrokerFacts]) -> Iterator[Fin
     slaves = [each for each in members if not each.is_master]
     if not slaves:
         return
-    host = split_address(master.ha_address)[0]
-    elsewhere = [each for each in slaves if not is_loopback_host(split_address(each.address)[0])]
+    host = host_of(master.ha_address)
+    elsewhere = [each for each in slaves if not is_loopback_host(host_of(each.address))]
     if is_loopback_host(host) and elsewhere:
         yield Finding(
             id="ha-address", severity=Severity.ERROR, subject=master.label,

@@ -6,7 +6,7 @@ from shlex import quote
 from bolide.doctor.broker_checks import unasked
 from bolide.doctor.facts import BrokerFacts, ClusterFacts, NameServerFacts, is_known
 from bolide.doctor.findings import Finding, Severity
-from bolide.remoting.address import is_loopback_host, split_address
+from bolide.remoting.address import host_of, is_loopback_host, split_address
 
 _CONTROL = "authenticationEnabled=true authorizationEnabled=true"
 _FIRST_USER = """INIT_AUTHENTICATION_USER='{"username":"NAME","password":"PASSWORD"}'"""
@@ -25,7 +25,6 @@ def check(facts: ClusterFacts) -> Iterator[Finding]:
         yield from _encryption(broker, broker.config)
         yield from _ha_port(broker)
         yield from _automatic_topics(broker, broker.config, facts)
-        yield from _durability(broker, broker.config, facts)
 
 
 def _is_on(config: Mapping[str, str], key: str) -> bool:
@@ -34,7 +33,7 @@ def _is_on(config: Mapping[str, str], key: str) -> bool:
 
 def _name_server_access(server: NameServerFacts) -> Iterator[Finding]:
     name, subject = "access-control", f"NameServer {server.address}"
-    if is_loopback_host(split_address(server.address)[0]):
+    if is_loopback_host(host_of(server.address)):
         return
     if not is_known(server.config):
         # Whoever cannot read the settings is kept out by something.
@@ -91,13 +90,13 @@ def _access(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]
 def _is_local(broker: BrokerFacts, config: Mapping[str, str]) -> bool:
     """Whether only its machine reaches it. RocketMQ's broker listens on every interface unless it
     has a bindAddress, which it has since 5.0, whatever it announces."""
-    if not is_loopback_host(split_address(broker.address)[0]):
+    if not is_loopback_host(host_of(broker.address)):
         return False
     return "bindAddress" in config and is_loopback_host(config["bindAddress"])
 
 
 def _encryption(broker: BrokerFacts, config: Mapping[str, str]) -> Iterator[Finding]:
-    if _is_local(broker, config) or is_loopback_host(split_address(broker.address)[0]):
+    if _is_local(broker, config) or is_loopback_host(host_of(broker.address)):
         return
     if not broker.is_ours:  # RocketMQ's mode is a system property
         yield Finding(
@@ -158,28 +157,3 @@ def _automatic_topics(
         command=f"mqadmin updateBrokerConfig {facts.option} {broker.option}"
         " -k autoCreateTopicEnable -v false",
     )
-
-
-def _durability(
-    broker: BrokerFacts, config: Mapping[str, str], facts: ClusterFacts
-) -> Iterator[Finding]:
-    if not broker.is_master:
-        return
-    role, controlled = config.get("brokerRole"), _is_on(config, "enableControllerMode")
-    if config.get("flushDiskType") == "SYNC_FLUSH":
-        measured = "An acknowledged message is on the disk."
-    elif role == "SYNC_MASTER" or controlled:
-        measured = "An acknowledged message is in the memory of two machines."
-    else:
-        yield Finding(
-            id="durability",
-            severity=Severity.NOTE,
-            subject=broker.label,
-            measured=f"flushDiskType is {config.get('flushDiskType')}, brokerRole {role}: an"
-            " acknowledged message is in the memory of one machine.",
-            why="It survives a crash of the broker, but not a power cut.",
-            command=f"mqadmin updateBrokerConfig {facts.option} {broker.option}"
-            " -k flushDiskType -v SYNC_FLUSH",
-        )
-        return
-    yield Finding(id="durability", severity=Severity.OK, subject=broker.label, measured=measured)

@@ -6,12 +6,16 @@ the whole survey is over, because a cluster may have thousands.
 """
 
 import asyncio
+import errno
 import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+
+import msgspec
 
 from bolide.admin import AdminClient, ClusterNotFound
 from bolide.admin.consumer_lag import lag_of
@@ -19,6 +23,7 @@ from bolide.admin.errors import GroupOffline
 from bolide.admin.groups import group_of
 from bolide.doctor.clock import ClockDifference, combined, difference_in
 from bolide.doctor.facts import (
+    IN_EFFECT,
     NOT_ASKED,
     BrokerFacts,
     Cause,
@@ -27,6 +32,7 @@ from bolide.doctor.facts import (
     NameServerFacts,
     Unanswered,
     is_known,
+    number_in,
 )
 from bolide.errors import BolideError
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
@@ -44,6 +50,8 @@ _CONCURRENT = 32
 _CLOCK_SAMPLES, _CLOCK_PAUSE = 3, 0.35
 """The pause is no divisor of a second, so that the samples hit different parts of one."""
 _AFTER_START = 1.2
+_MAX_PORT = 65_535
+_NO_HOST = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT}
 _VIP_DELTA, _HA_DELTA = -2, 1
 _MAX_DEAD_LETTER_TOPICS = 200
 
@@ -106,6 +114,10 @@ class Survey:
 
     async def _name_server(self, address: str) -> NameServerFacts:
         servers = self._admin.name_servers
+        # An own connection first: the client says of a failed one no more than that it failed.
+        connected = await self._connect(address)
+        if not is_known(connected):
+            return NameServerFacts(address=address, info=connected)
         begun = self._now()
         info = await self._ask(servers.cluster_info_at(address))
         took = max(self._now() - begun, 0.0)
@@ -141,8 +153,7 @@ class Survey:
                     )
         if self._cluster is not None and clusters and self._cluster not in clusters:
             raise ClusterNotFound(self._cluster, clusters)
-        wanted = {None, self._cluster}
-        return [found[key] for key in sorted(found) if wanted & {None, found[key].cluster}]
+        return [found[key] for key in sorted(found) if self._cluster in {None, found[key].cluster}]
 
     # ---- brokers
 
@@ -164,15 +175,20 @@ class Survey:
             ask(self._lags(at)) if broker.is_master else _not_asked(),
         )
         ha_address = _ha_address(at, config if is_known(config) else {})
+        in_effect, pending = _in_effect(config, runtime)
         broker = replace(
-            broker, config=config, runtime=runtime, clock=clock, vip=vip, topics=topics,
-            ha_status=ha_status, lags=lags, ha_address=ha_address,
+            broker, config=in_effect, pending=pending, runtime=runtime, clock=clock, vip=vip,
+            topics=topics, ha_status=ha_status, lags=lags, ha_address=ha_address,
         )  # fmt: skip
-        ha, dead_letters = await asyncio.gather(
+        ha, dead_letters, changes = await asyncio.gather(
             self._connect(ha_address) if broker.is_master else _not_asked(),
             self._dead_letters(broker),
+            _not_asked() if broker.tells_pending else ask(self._config_changes(at)),
         )
-        return replace(broker, ha=ha, dead_letters=dead_letters)
+        return replace(broker, ha=ha, dead_letters=dead_letters, config_changes=changes)
+
+    async def _config_changes(self, address: str) -> int:
+        return (await self._admin.brokers.config_version(address)).counter
 
     async def _topics(self, address: str) -> Mapping[str, TopicConfig]:
         return (await self._admin.topics.configs(address)).topic_config_table
@@ -266,9 +282,10 @@ class Survey:
                 _, writer = await asyncio.open_connection(host, port)
         except TimeoutError:
             reason = f"no connection within {self._limits.answer:g} s"
-            return Unanswered(reason, Cause.NOT_CONNECTED)
-        except (OSError, UnicodeError) as exc:
-            return Unanswered(_reason_of(exc), Cause.NOT_CONNECTED)
+            return Unanswered(reason, Cause.NOT_CONNECTED, host_is_silent=True)
+        except (OSError, ValueError) as exc:  # a name may be none
+            silent = isinstance(exc, socket.gaierror) or getattr(exc, "errno", 0) in _NO_HOST
+            return Unanswered(_reason_of(exc), Cause.NOT_CONNECTED, host_is_silent=silent)
         took = loop.time() - begun
         writer.close()
         with suppress(OSError):
@@ -291,15 +308,14 @@ class Survey:
     # ---- groups
 
     async def _with_groups(self, facts: ClusterFacts, deadline: float) -> ClusterFacts:
-        names = {
-            group_of(topic)
-            for server in facts.name_servers
-            if is_known(server.topics)
-            for topic in server.topics
-            if topic.startswith(RETRY_PREFIX)
-        }
+        tables = [each.topics for each in facts.name_servers if is_known(each.topics)]
+        if self._cluster is not None and all(is_known(each.topics) for each in facts.masters):
+            # NameServers do not tell which topics a cluster has; its brokers do.
+            tables = [frozenset(table) for _, table in facts.topic_tables()]
+        topics = frozenset[str]().union(*tables)
+        names = {group_of(topic) for topic in topics if topic.startswith(RETRY_PREFIX)}
         wanted = sorted(name for name in names if not name.startswith(SYSTEM_GROUP_PREFIX))
-        at = [each.address for each in facts.masters if _answers(each)]
+        at = [each.address for each in facts.masters if each.silence is None]
         found: dict[str, GroupFacts] = {}
 
         async def examine(name: str) -> None:
@@ -353,14 +369,6 @@ async def _not_asked() -> Unanswered:
     return NOT_ASKED
 
 
-def _answers(broker: BrokerFacts) -> bool:
-    """Whether it is worth asking a broker more: it answered something, be it a refusal."""
-    silent = {Cause.NOT_CONNECTED, Cause.NO_ANSWER}
-    return is_known(broker.connected) and (
-        is_known(broker.runtime) or broker.runtime.cause not in silent
-    )
-
-
 def _reason_of(exc: Exception) -> str:
     """A short text; asyncio says of a refused connection no more than that it failed."""
     failed = exc.__cause__ if isinstance(exc, ConnectFailed) else exc
@@ -385,9 +393,26 @@ def _neighbour(address: str, distance: int) -> str:
     return format_address((host, port + distance))
 
 
+def _in_effect(
+    config: Mapping[str, str] | Unanswered, runtime: Mapping[str, str] | Unanswered
+) -> tuple[Mapping[str, str] | Unanswered, Mapping[str, str]]:
+    """The settings of a broker as they are in effect, and what others wait for a restart.
+
+    A broker shows changes that wait. Bolide's tells among its figures what is in effect meanwhile.
+    """
+    if not is_known(config) or not is_known(runtime):
+        return config, {}
+    try:
+        before = msgspec.json.decode(runtime.get(IN_EFFECT, "{}"), type=dict[str, str])
+    except msgspec.MsgspecError:
+        return config, {}
+    return {**config, **before}, {key: config[key] for key in before if key in config}
+
+
 def _ha_address(address: str, config: Mapping[str, str]) -> str:
     """Where a master sends its log to slaves, as slaves are told."""
     host, port = split_address(address)
     host = config.get("brokerIP2") or host
-    given = config.get("haListenPort", "")
-    return format_address((host, int(given) if given.isdecimal() else port + _HA_DELTA))
+    given = number_in(config.get("haListenPort"))
+    is_port = given is not None and 0 < given <= _MAX_PORT
+    return format_address((host, int(given) if is_port and given else port + _HA_DELTA))

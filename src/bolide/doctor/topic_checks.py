@@ -1,11 +1,11 @@
 """Checks of topics: the same queues to read and to write, on every broker of the cluster."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from shlex import quote
 
 from bolide.doctor.broker_checks import unasked
 from bolide.doctor.facts import BrokerFacts, ClusterFacts, is_known
-from bolide.doctor.findings import Finding, Severity, limited, or_ok
+from bolide.doctor.findings import Finding, Severity, or_ok
 from bolide.model.names import READ, WRITE
 from bolide.protocol.bodies.topics import TopicConfig
 
@@ -15,9 +15,14 @@ Tables = list[tuple[BrokerFacts, Mapping[str, TopicConfig]]]
 
 
 def check(facts: ClusterFacts) -> Iterator[Finding]:
-    for broker in facts.masters:
-        if is_known(broker.connected) and not is_known(broker.topics):
-            yield unasked("topic-queues", broker.label, "Its topics", broker.topics)
+    silent = list(facts.unasked_masters())
+    silent += [
+        (each.label, each.topics)
+        for each in facts.masters
+        if each.silence is None and not is_known(each.topics)
+    ]
+    for label, why in silent:
+        yield unasked("topic-queues", label, "Its topics", why)
     tables = list(facts.topic_tables())
     if not tables:
         return
@@ -28,13 +33,20 @@ def check(facts: ClusterFacts) -> Iterator[Finding]:
     subject, count = "topics", len(names)
     uneven = [each for name in names for each in _uneven(name, copies[name], facts)]
     measured = f"Topics: {count}; each has as many queues to read as to write."
-    yield from or_ok(limited(uneven), "topic-queues", subject, measured)
+    yield from _or_ok(silent, uneven, "topic-queues", subject, measured)
     partial = [each for name in names for each in _partial(name, copies[name], tables, facts)]
     measured = f"Topics: {count}; each has the same queues on every broker of its cluster."
-    yield from or_ok(limited(partial), "topic-brokers", subject, measured)
+    yield from _or_ok(silent, partial, "topic-brokers", subject, measured)
     closed = [each for name in names for each in _closed(name, copies[name], facts)]
     measured = f"Topics: {count}; each can be read and written."
-    yield from or_ok(limited(closed), "topic-permission", subject, measured)
+    yield from _or_ok(silent, closed, "topic-permission", subject, measured)
+
+
+def _or_ok(
+    silent: Collection[object], found: Iterable[Finding], name: str, subject: str, measured: str
+) -> Iterator[Finding]:
+    """The findings; that all is in order only if every master told its topics."""
+    return iter(found) if silent else or_ok(found, name, subject, measured)
 
 
 def _uneven(name: str, copies: Copies, facts: ClusterFacts) -> Iterator[Finding]:

@@ -1,9 +1,17 @@
 """The facts about settings: complete, and honest about units."""
 
 import re
+import time
+from contextlib import AsyncExitStack
 
-from bolide.admin.settings import Server, all_settings, find, near
+from bolide.admin import AdminClient
+from bolide.admin.settings import Server, all_settings, find, near, read_places
 from bolide.config import Unit
+from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo
+from bolide.protocol.codes import RequestCode
+from tests.support.aio import on_loop
+from tests.support.mute import mute_server
+from tests.unit.admin.scripted import Scripted
 
 _WORDS = {
     Unit.MILLISECONDS: r"\bmilliseconds\b",
@@ -57,3 +65,31 @@ def test_every_key_says_when_a_change_takes_effect_or_why_it_never_does() -> Non
         assert each.in_effect in {"at once", "after a restart", "fixed", "never"}
         assert bool(each.no_effect) == (each.in_effect == "never")
         assert bool(each.meaning) != bool(each.no_effect)
+
+
+@on_loop
+async def test_servers_are_asked_at_the_same_time_and_kept_in_order() -> None:
+    timeout = 0.5
+    async with AsyncExitStack() as stack:
+        name_server, sound = Scripted(), Scripted()
+        for each in (name_server, sound):
+            await stack.enter_async_context(each.server)
+        silent = [await stack.enter_async_context(mute_server()) for _ in range(6)]
+        table = {
+            f"broker-{number}": BrokerRoute(broker_name=f"broker-{number}", broker_addrs={0: at})
+            for number, at in enumerate([*silent, sound.address])
+        }
+        name_server.answers(
+            RequestCode.GET_BROKER_CLUSTER_INFO, ClusterInfo(broker_addr_table=table)
+        )
+        name_server.answers(RequestCode.GET_NAMESRV_CONFIG, b"listenPort=9876")
+        sound.answers(RequestCode.GET_BROKER_CONFIG, b"brokerName=broker-6")
+        admin = await stack.enter_async_context(AdminClient(name_server.address, timeout=timeout))
+
+        begun = time.monotonic()
+        places, failures = await read_places(admin)
+        took = time.monotonic() - begun
+
+    assert [each.name for each in places] == ["broker-6", "namesrv"]
+    assert [at for at, exc in zip(silent, failures, strict=True) if at in str(exc)] == silent
+    assert took < 4 * timeout

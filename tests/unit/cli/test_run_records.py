@@ -109,6 +109,52 @@ def test_files_that_are_no_records_are_ignored(directory: Path) -> None:
     assert len(running_servers()) == 1
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"started_at": 1e300}, {"started_at": -1.0}, {"pid": -1}, {"pid": 2**40}, {"start_ticks": -1}],
+)
+def test_records_with_odd_numbers_are_no_records(directory: Path, change: dict[str, Any]) -> None:
+    RecordFile(record()).write()
+    (path,) = directory.iterdir()
+    odd = msgspec.json.decode(path.read_bytes()) | change
+    path.write_bytes(msgspec.json.encode(odd))
+
+    assert running_servers() == []
+
+
+def test_pipes_and_links_in_the_directory_are_ignored(directory: Path, tmp_path: Path) -> None:
+    file = RecordFile(record())
+    directory.mkdir(parents=True)
+    os.mkfifo(directory / "1-1.json")
+    (tmp_path / "elsewhere").write_bytes(msgspec.json.encode(record()))
+    (directory / "2-2.json").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(directory / f"{file.record.pid}-{file.record.start_ticks}.tmp")
+
+    file.write()
+
+    assert [each.record for each in running_servers()] == [file.record]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o720])
+def test_no_record_is_written_where_others_can_write(
+    directory: Path, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory.mkdir(parents=True)
+    directory.chmod(mode)
+
+    RecordFile(record()).write()
+
+    assert list(directory.iterdir()) == []
+    assert f"other users can write to {directory}" in caplog.text
+
+
+def test_a_path_that_is_no_text_does_not_stop_a_server(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    RecordFile(record(data="\udcff")).write()
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+
+
 def test_a_paused_server_is_seen_and_an_ended_one_is_not_signalled(
     directory: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:

@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from bolide.cli import app
 from bolide.cli.admin.commands import load
 from bolide.doctor import (
     Severity,
-    broker_checks,
+    durability_checks,
     findings,
-    group_checks,
-    name_server_checks,
-    replica_checks,
-    settings_checks,
-    topic_checks,
 )
-from bolide.doctor.clock import ClockDifference
+from bolide.doctor.clock import ClockDifference, difference_in
+from bolide.doctor.examination import judge
 from bolide.doctor.facts import (
+    NOT_ASKED,
     BrokerFacts,
     Cause,
     ClusterFacts,
@@ -38,18 +37,22 @@ from bolide.protocol.bodies.topics import TopicConfig
 
 ERROR, WARNING, UNKNOWN, NOTE, OK = Severity
 REFUSED = Unanswered("the answer is no", Cause.NO_PERMISSION)
-CHECKS = (
-    name_server_checks, broker_checks, replica_checks, topic_checks, group_checks, settings_checks,
-)  # fmt: skip
 FIGURES = {
     "brokerVersionDesc": "V5_5_0", "commitLogDiskRatio": "0.3", "consumeQueueDiskRatio": "0.4",
     "bolideOpenFileLimit": "1000000", "bolideMapLimit": "1000000", "bolideVersion": "1.0",
+    "bolideBeforeRestart": "{}",
 }  # fmt: skip
 SETTINGS = {
     "brokerName": "broker-a", "brokerRole": "ASYNC_MASTER", "flushDiskType": "SYNC_FLUSH",
     "bindAddress": "127.0.0.1", "fileReservedTime": "72",
     "autoCreateTopicEnable": "false",
 }  # fmt: skip
+
+
+THEIRS = {key: text for key, text in FIGURES.items() if key in {
+    "brokerVersionDesc", "commitLogDiskRatio", "consumeQueueDiskRatio", "bolideOpenFileLimit",
+    "bolideMapLimit"}}  # fmt: skip
+"""Figures of a broker of RocketMQ, with the limits that they do not have."""
 
 
 def broker(**given: Any) -> BrokerFacts:
@@ -69,7 +72,7 @@ def cluster(*brokers: BrokerFacts, at: str = "127.0.0.1:9876", **given: Any) -> 
 
 
 def judged(facts: ClusterFacts) -> list[Finding]:
-    return [each for check in CHECKS for each in check.check(facts)]
+    return list(judge(facts))
 
 
 def wrong(facts: ClusterFacts) -> dict[str, Severity]:
@@ -111,7 +114,6 @@ def test_sound_facts_are_in_order() -> None:
         ({"clock": ClockDifference(-70, -69)}, "clock-difference", ERROR),
         ({"clock": ClockDifference(-9, 9)}, "clock-difference", UNKNOWN),
         ({"lags": {"g": 20_000}}, "consumer-lag", NOTE),
-        ({"is_acting": True, "broker_id": 1}, "master", WARNING),
     ],
 )  # fmt: skip
 def test_a_fault_of_a_broker_is_found(change: Any, name: str, severity: Severity) -> None:
@@ -124,7 +126,7 @@ def test_a_fault_of_a_broker_is_found(change: Any, name: str, severity: Severity
 @pytest.mark.parametrize(
     ("fact", "names"),
     [
-        ("runtime", {"disk-usage", "broker-load", "version-mix", "broker-limits"}),
+        ("runtime", {"disk-usage", "broker-load", "version-mix", "broker-limits", "durability"}),
         ("config", {"settings"}),
         ("clock", {"clock-difference"}),
         ("topics", {"topic-queues"}),
@@ -139,6 +141,70 @@ def test_what_a_broker_does_not_tell_is_unknown_and_not_in_order(
     assert wrong(facts) == dict.fromkeys(names, UNKNOWN)
     told = [each.measured for each in judged(facts) if each.severity is UNKNOWN]
     assert any("the answer is no" in text or "not known" in text for text in told)
+
+
+def test_what_an_unreachable_master_has_is_unknown_and_not_in_order() -> None:
+    gone = Unanswered("timed out", Cause.NOT_CONNECTED)
+    dead: dict[str, Any] = {"connected": gone, "runtime": NOT_ASKED, "config": NOT_ASKED,
+        "topics": NOT_ASKED, "lags": NOT_ASKED, "dead_letters": NOT_ASKED}  # fmt: skip
+    kinds = {"dead-letters", "consumer-lag", "subscriptions", "topic-queues", "version-mix",
+             "master"}  # fmt: skip
+    sound = broker(name="broker-b", address="127.0.0.1:20911",
+                   config=SETTINGS | {"brokerName": "broker-b"})  # fmt: skip
+    for brokers in ((broker(**dead),), (broker(**dead), sound)):
+        found = judged(cluster(*brokers))
+        unknown = {each.id: each for each in found if each.severity is UNKNOWN}
+        assert unknown.keys() == kinds
+        assert all("timed out" in each.measured for each in unknown.values())
+        in_order = {each.id for each in found if each.severity is OK}
+        assert not in_order & (kinds - {"master"} | {"topic-brokers", "topic-permission"})
+    # A group without a master was not asked for what its master has.
+    assert wrong(cluster(broker(is_acting=True, broker_id=1))) == {
+        "master": WARNING, "dead-letters": UNKNOWN, "consumer-lag": UNKNOWN,
+        "subscriptions": UNKNOWN, "topic-queues": UNKNOWN,
+    }  # fmt: skip
+    nobody = judged(cluster())
+    assert {each.id for each in nobody if each.severity is OK} == {"name-server-reachable"}
+
+
+def test_a_name_server_behind_a_firewall_is_told_from_one_with_tls() -> None:
+    def found(cause: Cause, *, silent: bool = False) -> Finding:
+        info = Unanswered("x", cause, host_is_silent=silent)
+        server = NameServerFacts(address="203.0.113.7:9876", info=info)
+        return only(ClusterFacts(name_servers=(server,)), "name-server-reachable")
+
+    dropped = found(Cause.NOT_CONNECTED, silent=True)
+    assert "firewall" in dropped.why
+    assert "tls" not in (dropped.why + dropped.command).lower()
+    refused = found(Cause.NOT_CONNECTED)
+    assert "firewall" not in refused.why
+    assert refused.command.startswith("bolide namesrv ")
+    assert found(Cause.NO_ANSWER).command.endswith("--tls")
+
+
+@pytest.mark.parametrize("text", ["many", "nan", "inf", "9" * 5000, "٣;", "-"])
+def test_figures_and_settings_that_are_no_numbers_do_not_end_an_examination(text: str) -> None:
+    keys = ("diskMaxUsedSpaceRatio", "diskSpaceWarningLevelRatio", "fileReservedTime",
+            "haListenPort", "inSyncReplicas", "brokerPermission")  # fmt: skip
+    for key in keys:
+        one = broker(config=SETTINGS | {key: text, "brokerRole": "SYNC_MASTER",
+                                        "flushDiskType": "ASYNC_FLUSH"})  # fmt: skip
+        kinds = wrong(cluster(one))
+        if key.startswith("disk"):
+            assert kinds["disk-usage"] is UNKNOWN
+    for key in (*FIGURES, "dispatchBehindBytes", "sendThreadPoolQueueHeadWaitTimeMills"):
+        judged(cluster(broker(runtime=FIGURES | {key: text})))
+    odd = broker(name="s", broker_id=1, address=text, connected=REFUSED)
+    judged(cluster(broker(name="s", ha_address=text), odd))
+    figures = {"bootTimestamp": text, "runtime": f"[ {text} days, {text} hours ]"}
+    assert difference_in(figures, 1.0, 2.0) is None
+
+
+@pytest.mark.parametrize("option", ["--timeout", "--within"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_time_limits_are_finite(option: str, value: str) -> None:
+    done = CliRunner().invoke(app, ["doctor", "-n", "127.0.0.1:1", option, value])
+    assert done.exit_code == 2, done.output
 
 
 def test_a_broker_with_a_container_or_loopback_address_is_told_what_to_announce() -> None:
@@ -158,10 +224,56 @@ def test_a_name_server_on_the_network_without_access_control_is_warned_of() -> N
 
 
 def test_the_open_ha_port_of_rocketmq_is_warned_of() -> None:
-    theirs = {key: text for key, text in FIGURES.items() if key != "bolideVersion"}
-    assert wrong(cluster(broker(runtime=theirs))) == {"ha-port": WARNING}
+    assert wrong(cluster(broker(runtime=THEIRS, config_changes=0))) == {"ha-port": WARNING}
     closed = Unanswered("refused", Cause.NOT_CONNECTED)
-    assert wrong(cluster(broker(runtime=theirs, ha=closed))) == {}
+    assert wrong(cluster(broker(runtime=THEIRS, config_changes=0, ha=closed))) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "slaves", "severity", "text"),
+    [
+        ({"flushDiskType": "SYNC_FLUSH"}, 0, OK, "on the disk"),
+        ({"brokerRole": "ASYNC_MASTER"}, 1, NOTE, "brokerRole is ASYNC_MASTER"),
+        ({"brokerRole": "SYNC_MASTER"}, 0, NOTE, "in sync: 0"),
+        ({"brokerRole": "SYNC_MASTER"}, 1, OK, "memory of 2 brokers"),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "0"}, 1, OK, "memory of 2 brokers"),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "1"}, 2, NOTE, "inSyncReplicas 1"),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "3"}, 1, NOTE, "in sync: 1"),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "x"}, 1, UNKNOWN, "inSyncReplicas is x"),
+        ({"brokerRole": "SYNC_MASTER"}, None, NOTE, "in sync: 0"),
+        ({"enableControllerMode": "true", "allAckInSyncStateSet": "false",
+          "inSyncReplicas": "1"}, 1, NOTE, "allAckInSyncStateSet is false"),
+        ({"enableControllerMode": "true", "allAckInSyncStateSet": "true"}, 1, OK, "have it: 2"),
+    ],
+)  # fmt: skip
+def test_what_an_acknowledged_message_survives(
+    settings: dict[str, str], slaves: int | None, severity: Severity, text: str
+) -> None:
+    connections = [HaConnection(in_sync=True)] * (slaves or 0) + [HaConnection(in_sync=False)]
+    status = REFUSED if slaves is None else HaStatus(master=True, ha_connection_info=connections)
+    config = SETTINGS | {"flushDiskType": "ASYNC_FLUSH"} | settings
+    pair = Replicas(in_sync_replicas=[Replica(broker_name="broker-a", broker_id=each, alive=True)
+                                      for each in range(2)])  # fmt: skip
+    one = broker(config=config, ha_status=status)
+    facts = cluster(one, controllers=("c:1",), replicas={"broker-a": pair})
+    (told,) = durability_checks.check(facts)
+    assert (told.id, told.severity) == ("durability", severity)
+    assert text in told.measured
+
+
+def test_rocketmqs_sync_flush_counts_if_nothing_was_changed_since_the_start() -> None:
+    def found(changes: Any, **settings: str) -> Finding:
+        facts = cluster(broker(
+            runtime=THEIRS, config=SETTINGS | settings, config_changes=changes
+        ))  # fmt: skip
+        (told,) = durability_checks.check(facts)
+        return told
+
+    assert found(0).severity is OK
+    assert found(2).severity is UNKNOWN
+    assert found(REFUSED).severity is UNKNOWN
+    lone = {"flushDiskType": "ASYNC_FLUSH", "brokerRole": "SYNC_MASTER", "inSyncReplicas": "0"}
+    assert found(0, **lone).severity is NOTE
 
 
 def test_a_broker_on_the_network_is_told_of_plain_text() -> None:
@@ -171,8 +283,7 @@ def test_a_broker_on_the_network_is_told_of_plain_text() -> None:
     assert wrong(cluster(broker(config=plain, **open_to_all))) == {"encryption": NOTE}
     encrypted = plain | {"tls.server.certPath": "server.pem"}
     assert wrong(cluster(broker(config=encrypted, **open_to_all))) == {}
-    theirs = {key: text for key, text in FIGURES.items() if key != "bolideVersion"}
-    facts = cluster(broker(config=plain, runtime=theirs, **open_to_all))
+    facts = cluster(broker(config=plain, runtime=THEIRS, config_changes=0, **open_to_all))
     assert wrong(facts) == {"encryption": UNKNOWN, "ha-port": WARNING}
 
 
@@ -260,6 +371,17 @@ def test_findings_of_a_kind_are_limited_and_the_rest_is_counted() -> None:
     found = [each for each in judged(cluster(broker(topics=table))) if each.id == "topic-queues"]
     assert len(found) == LISTED + 1
     assert found[-1].subject == "5 more"
+    gone = Unanswered("refused", Cause.NOT_CONNECTED)
+    dead = [
+        broker(name=f"b{number}", address=f"127.0.0.1:{number}", connected=gone)
+        for number in range(1, 151)
+    ]
+    unreachable = [each for each in judged(cluster(*dead)) if each.id == "broker-reachable"]
+    assert len(unreachable) == LISTED + 1
+    assert unreachable[-1].subject == "140 more"
+    sound = [broker(name=f"b{number}", config={}) for number in range(LISTED + 1)]
+    fine = [each for each in judged(cluster(*sound)) if each.id == "broker-reachable"]
+    assert len(fine) == len(sound)
 
 
 def test_topics_of_the_system_and_of_groups_are_not_judged() -> None:

@@ -108,6 +108,7 @@ class RuntimeHandlers:
         table = (
             statistics_figures(self._statistics, self._boot_time, self._now())
             | broker_figures(self._delay.progress(), accepts_from, active=True, turn=turn)
+            | {"bolideBeforeRestart": fastjson.encode(self.settings.before_restart()).decode()}
             | dict(self._figures())
             | await on_thread(ADMIN, store_figures, self._store)
         )

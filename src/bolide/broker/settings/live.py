@@ -99,6 +99,17 @@ class Settings:
         """Texts of all of RocketMQ's keys, and of Bolide's own keys not at their default."""
         return self._others | _shown(self._broker) | _shown(self._store) | self._pending
 
+    def before_restart(self) -> dict[str, str]:
+        """Texts in force of the settings that wait for a restart to have another value."""
+        found: dict[str, str] = {}
+        for cell in self._cells:
+            options = options_of(type(cell.value))
+            for key in self._pending.keys() & options.keys() - _SECRETS:
+                value = getattr(cell.value, options[key].field)
+                if options[key].parse(self._pending[key]) != value:
+                    found[key] = options[key].format(value)
+        return dict(sorted(found.items()))
+
     async def update(self, texts: dict[str, str], peer: str) -> Change:
         """Write changes to the file, then apply them.
 
