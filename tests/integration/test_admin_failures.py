@@ -34,8 +34,8 @@ NOT_HERE = {
 ASK_FIRST = {name for name, command in COMMANDS.items() if "yes" in command.verb.__annotations__}
 TELL_EACH_SEND = {"checkMsgSendRT"}
 ASK_FOR_SECRETS = {"createUser"}
-FOREVER = {"startMonitoring"}
-"""Commands that look again and again until they are interrupted."""
+FOREVER = {"startMonitoring", "drain"}
+"""Commands that look again and again; tests of their own end them."""
 SECRET = "secret-enough-for-all\n" * 2
 MESSAGE_ID = "7F00000100002A9F0000000000000000"
 """It has the address of a broker."""

@@ -8,7 +8,7 @@ import typer
 
 from bolide.cli.admin.times import check_seconds
 from bolide.cli.command_line import FAILED, UNREACHABLE
-from bolide.cli.documents import Format, begin_documents, print_document
+from bolide.cli.documents import Format, documents_in, print_document
 from bolide.cli.output_formats import JsonFlag, Output, chosen_format
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def doctor(
             "reachable": report.is_reachable, "seconds": report.seconds, "counts": counts,
             "findings": rows,
         }  # fmt: skip
-        begin_documents(wanted)
-        print_document(rows if wanted is Format.CSV else document)
+        with documents_in(wanted):
+            print_document(rows if wanted is Format.CSV else document)
     if not report.is_reachable:
         raise typer.Exit(UNREACHABLE)
     if report.of(Severity.ERROR) or (strict and report.of(Severity.WARNING)):

@@ -8,7 +8,8 @@ message are one cell: they are others in each row.
 import csv
 import io
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
 from typing import Any
@@ -62,9 +63,14 @@ class _Stream:
 _stream: ContextVar[_Stream | None] = ContextVar("documents", default=None)
 
 
-def begin_documents(form: Format) -> None:
-    """Choose the format of the documents that follow."""
-    _stream.set(_Stream(form))
+@contextmanager
+def documents_in(form: Format) -> Iterator[None]:
+    """Print documents in a format; those of one command are one stream."""
+    token = _stream.set(_Stream(form))
+    try:
+        yield
+    finally:
+        _stream.reset(token)
 
 
 def print_document(value: object) -> None:

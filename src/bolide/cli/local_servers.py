@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bolide.cli.command_line import FAILED, NOT_APPLICABLE, fail
-from bolide.cli.documents import begin_documents, print_document
+from bolide.cli.documents import documents_in, print_document
 from bolide.cli.output_formats import JsonFlag, Output, chosen_format
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def status(output: Output = None, as_json: JsonFlag = False) -> None:
     wanted = chosen_format(output, as_json)
     servers = running_servers()
     if wanted is not None:
-        begin_documents(wanted)
-        print_document([_document(each) for each in servers])
+        with documents_in(wanted):
+            print_document([_document(each) for each in servers])
     elif servers:
         _print_table(servers)
     else:

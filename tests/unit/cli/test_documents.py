@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolide.cli.documents import Format, begin_documents, print_document
+from bolide.cli.documents import Format, documents_in, print_document
 
 
 class Queue(msgspec.Struct, rename="camel"):
@@ -21,9 +21,9 @@ class Queue(msgspec.Struct, rename="camel"):
 
 
 def printed(capsys: pytest.CaptureFixture[str], form: Format, *values: object) -> str:
-    begin_documents(form)
-    for value in values:
-        print_document(value)
+    with documents_in(form):
+        for value in values:
+            print_document(value)
     return capsys.readouterr().out
 
 
@@ -75,8 +75,7 @@ def test_documents_of_one_command_are_one_stream(capsys: pytest.CaptureFixture[s
 @given(text=st.text())
 def test_no_text_of_a_peer_leaves_its_line_or_steers_a_terminal(form: Format, text: str) -> None:
     out = io.StringIO()
-    with redirect_stdout(out):
-        begin_documents(form)
+    with redirect_stdout(out), documents_in(form):
         print_document([{"a": text}])
     lines = out.getvalue().split("\n")
     assert len(lines) == (2 if form is Format.JSON else 3)

@@ -13,7 +13,7 @@ import typer
 from bolide.cli.admin.session import complete_or_exit
 from bolide.cli.admin.times import check_seconds
 from bolide.cli.command_line import UNREACHABLE, USAGE, fail
-from bolide.cli.documents import Format, begin_documents
+from bolide.cli.documents import Format, documents_in
 from bolide.logs import one_line
 
 _CLEAR = "\x1b[2J\x1b[H"
@@ -54,9 +54,8 @@ def _with_options(command: Callable[..., object]) -> Callable[..., object]:
     def run(*, output: Format | None = None, watch: float | None = None, **values: Any) -> None:
         if output is not None:
             values["as_document"] = True
-        begin_documents(output or Format.JSON)
         _check_numbers(values)
-        with _NamesFiles():
+        with _NamesFiles(), documents_in(output or Format.JSON):
             if watch is None:
                 _complete(command, values)
             else:
