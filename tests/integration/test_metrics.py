@@ -161,6 +161,42 @@ async def test_lag_is_what_reading_every_message_says(tmp_path: Path) -> None:
 
         counts(found, broker.store.read("SCHEDULE_TOPIC_XXXX", 2, 0).size)
 
+        # A tool moves a group that has popped: back only once no pop of it is in flight.
+        moved = {"consumerGroup": "poppers", "topic": "T", "queueId": "1", "commitOffset": "1"}
+        await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, moved)
+        right = truth(broker, "T", 1, 0, acknowledged=acknowledged)
+        check_lag(await scrape(broker.metrics), "poppers", 1, right, is_retry="false")
+        for offset in (1, 4, 5):
+            await popping.ack("T", popped.messages[offset])
+        back = await scrape(broker.metrics)
+        check_lag(back, "poppers", 1, truth(broker, "T", 1, 1), is_retry="false")
+        # It goes on by pull.
+        await client.pull("T", queue_id=1, consumer_group="poppers", sys_flag=COMMIT | 4,
+                          queue_offset=12, commit_offset=12)  # fmt: skip
+        pulled = await scrape(broker.metrics)
+        check_lag(pulled, "poppers", 1, truth(broker, "T", 1, 12), is_retry="false")
+        labels = {"consumer_group": "poppers", "topic": "T", "is_retry": "false"}
+        assert pulled.one("rocketmq_consumer_inflight_messages", **labels) == 0
+        assert (await popping.pop("T", queue_id=1)).messages[0].record.queue_offset == 12
+
+
+@on_loop
+async def test_the_age_of_a_lag_behind_an_expression_is_that_of_its_first_message(
+    tmp_path: Path,
+) -> None:
+    async with broker_in(tmp_path) as broker, BrokerClient(broker.address) as client:
+        for number in (1, 1, 5):
+            await client.send("T", properties={"number": str(number)})
+            await asyncio.sleep(0.5 if number == 1 else 0.0)
+        await join(client, "by_sql", "number = 5", "SQL92")
+        await client.pull("T", consumer_group="by_sql", sys_flag=COMMIT | 4,
+                          expression_type="SQL92", subscription="number = 5")  # fmt: skip
+        found = await scrape(broker.metrics)
+        assert found.one("bolide_queue_lag_messages", consumer_group="by_sql", queue_id="0") == 1
+        stored = broker.store.unit_stored_at("T", 0, 2) / 1000
+        seconds = found.one("bolide_queue_lag_seconds", consumer_group="by_sql", queue_id="0")
+        assert seconds == pytest.approx(time.time() - stored, abs=0.4)
+
 
 def counts(found: Scraped, sent_back: int) -> None:
     """What was sent and delivered above, by handlers and on the fast path."""

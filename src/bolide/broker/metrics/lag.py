@@ -7,6 +7,7 @@ backlog is estimated from its first part, by the same settings as in RocketMQ. A
 offset in a queue with messages has no lag there that is known, so it has none at all.
 """
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,6 +30,8 @@ _MAX_RECORDS = 1000
 """Messages that are read to count those that an SQL expression lets through."""
 _MAX_READ = 1024 * 1024
 _REMEMBERED = 10_000
+_QUEUE_OFFSET = struct.Struct(">20xq")
+"""Where a record has it."""
 
 
 class Counted(NamedTuple):
@@ -172,7 +175,7 @@ class _Reader:
         popped = self._parts.pop.state.queues.get((topic, group, queue_id))
         committed = offsets.find(group, topic, queue_id)
         if popped is not None:
-            consumed, pulled, in_flight = _progress_of(popped)
+            consumed, pulled, in_flight = _progress_of(popped, committed)
         elif committed is not None:
             consumed, pulled, in_flight = committed, None, None
         elif end == low:
@@ -243,7 +246,7 @@ class _Reader:
             if found.next_offset <= at:
                 break
             if found.records and first is None:
-                first = at
+                (first,) = _QUEUE_OFFSET.unpack_from(found.records[0])
             matched += found.count
             at = found.next_offset
             self._rest()
@@ -256,11 +259,15 @@ def _estimate(matched: int, scanned: int, whole: int, first: int | None) -> Coun
     return Counted(matched * whole // scanned, first)
 
 
-def _progress_of(queue: PopQueue) -> tuple[int, int, int]:
+def _progress_of(queue: PopQueue, committed: int | None) -> tuple[int, int, int]:
     """The lowest unacknowledged offset, the next to pop, and how many are not acknowledged.
 
-    Read only, unlike `PopQueue.low`, as the event loop changes the queue meanwhile.
+    Read only, unlike `PopQueue.low`, as the event loop changes the queue meanwhile. An offset that
+    a pull or a tool has committed since counts as it will for the next pop.
     """
+    if queue.will_adopt(committed):
+        assert committed is not None
+        return committed, committed, 0
     following, order, in_flight = queue.next_offset, queue.order, 0
     low = following
     for checkpoint in list(queue.checkpoints.values()):
