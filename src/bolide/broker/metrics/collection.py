@@ -7,8 +7,8 @@ from typing import Any
 from bolide.broker.components import Parts
 from bolide.broker.metrics import families as own
 from bolide.broker.metrics.client_figures import ClientFigures
-from bolide.broker.metrics.exporter_names import exporter_families
-from bolide.broker.metrics.lag import LagReader
+from bolide.broker.metrics.exporter_names import exporter_broker_families, exporter_group_families
+from bolide.broker.metrics.lag import LagReader, merged
 from bolide.broker.metrics.state import State, state_families
 from bolide.broker.registration import Registration
 from bolide.broker.settings.config import BrokerConfig
@@ -59,7 +59,7 @@ class BrokerMetrics:
             return lambda _: iter(())
         parts.statistics.before_read()  # the fast path adds what it has counted
         sampled = own.Sampled.of(parts, self._boot_time, self._now())
-        if parts.cell.value.enable_client_metrics:
+        if parts.cell.value.enable_client_metrics and sampled.leads:
             self._client_figures.ask_soon(parts)
         state = State.of(parts, self.readiness().missing)
         return lambda rest: self._families(parts, sampled, state, rest)
@@ -108,17 +108,20 @@ class BrokerMetrics:
         self, parts: Parts, names: own.Names, sampled: own.Sampled, rest: Callable[[], None]
     ) -> Iterator[Family]:
         config, now, lags = parts.cell.value, self._now(), []
-        if config.enable_lag_and_dlq_metrics or config.enable_exporter_metrics:
+        has_lags = config.enable_lag_and_dlq_metrics or config.enable_exporter_metrics
+        if has_lags and sampled.leads:
             lags = list(self._lags.lags(parts, rest))
         if config.enable_lag_and_dlq_metrics:
             # Consumers that broadcast keep their offsets to themselves.
-            known = [each for each in lags if each.model is not MessageModel.BROADCASTING]
+            known = merged(each for each in lags if each.model is not MessageModel.BROADCASTING)
             yield from own.lag_families(parts, self._scope, names, known, now)
             if config.enable_queue_lag_metrics:
                 yield from own.queue_families(known, self._scope, now)
         if config.enable_exporter_metrics:
-            yield from exporter_families(parts, lags, now, sampled.figures, rest)
-        if config.enable_client_metrics:
+            if sampled.leads:
+                yield from exporter_group_families(parts, lags, now, rest)
+            yield from exporter_broker_families(parts, sampled.figures)
+        if config.enable_client_metrics and sampled.leads:
             yield from self._client_figures.families()
 
     # ---- readiness

@@ -5,6 +5,7 @@ shown without it. Names with a unit of time have milliseconds.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -16,11 +17,13 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.metrics.families import Family, Kind, Series
 from bolide.model.names import (
     DEAD_LETTER_PREFIX,
+    SYSTEM_GROUP_PREFIX,
     is_dead_letter_topic,
     is_retry_topic,
 )
 from bolide.protocol.bodies.heartbeat import MessageModel
 from bolide.remoting.address import format_address
+from bolide.replication.primary import SlaveLink
 from bolide.version import ROCKETMQ_VERSION, ROCKETMQ_VERSION_NAME
 
 _TOPIC = ("cluster", "broker", "topic")
@@ -95,23 +98,24 @@ class Place(NamedTuple):
         return cls(config.broker_cluster_name, config.broker_name, address)
 
 
-def exporter_families(
-    parts: Parts,
-    lags: list[GroupLag],
-    now: float,
-    figures: Mapping[str, str],
-    rest: Callable[[], None],
+def exporter_group_families(
+    parts: Parts, lags: list[GroupLag], now: float, rest: Callable[[], None]
 ) -> Iterator[Family]:
-    """All of them.
-
-    Args:
-        figures: the runtime information, except that of the store.
-    """
+    """Those of topics, groups and clients, of which the exporter asks masters only."""
     place = Place.of(parts.cell.value)
     yield from _topic_families(parts, place, rest)
     yield from _group_families(lags, now, place)
     yield from _consumption_families(parts, lags, place)
     yield from _client_families(parts, place)
+
+
+def exporter_broker_families(parts: Parts, figures: Mapping[str, str]) -> Iterator[Family]:
+    """Those of the broker itself.
+
+    Args:
+        figures: the runtime information, except that of the store.
+    """
+    place = Place.of(parts.cell.value)
     yield from _broker_families(parts, place)
     yield from _runtime_families(parts, place, figures)
 
@@ -241,6 +245,8 @@ def _client_families(parts: Parts, place: Place) -> Iterator[Family]:
         addresses = _joined(each.connection.peer for each in members)
         ids = _joined(each.client_id for each in members)
         consumers.append(((addresses, ids, found.name), len(members)))
+    online = {found for (*_, found), _ in consumers}
+    consumers += [(("", "", each), 0) for each in sorted(_groups_with_offsets(parts) - online)]
     yield _gauge(
         "rocketmq_group_count", "Connected consumers.", ("caddr", "localaddr", "group"), consumers
     )
@@ -251,6 +257,16 @@ def _client_families(parts: Parts, place: Place) -> Iterator[Family]:
     yield _gauge(
         "rocketmq_producer_count", "Connected producers.", ("cluster", "broker", "group"), producers
     )
+
+
+def _groups_with_offsets(parts: Parts) -> set[str]:
+    """Groups that the exporter shows although nobody is in them: they have offsets in a topic."""
+    pairs = (each.partition("@") for each in list(parts.offsets.pairs()))
+    return {
+        group
+        for topic, _, group in pairs
+        if not is_dead_letter_topic(topic) and not group.startswith(SYSTEM_GROUP_PREFIX)
+    }
 
 
 def _joined(words: Iterable[str]) -> str:
@@ -272,11 +288,21 @@ def _broker_families(parts: Parts, place: Place) -> Iterator[Family]:
     behind: list[Series] = []
     if isinstance(parts.replication, MasterReplication):
         end = parts.store.log.written
+        slaves = list(parts.replication.primary.slaves)
+        hosts = Counter(each.host for each in slaves)
         behind = [
-            ((place.cluster, each.host, place.broker), max(end - each.acked, 0))
-            for each in list(parts.replication.primary.slaves)
+            ((place.cluster, _name(each, hosts), place.broker), max(end - each.acked, 0))
+            for each in slaves
         ]
     yield _gauge("rocketmq_broker_commitlog_diff", "Bytes that a slave is behind.", _BROKER, behind)
+
+
+def _name(slave: SlaveLink, hosts: Mapping[str, int]) -> str:
+    """The host of a slave; of slaves on one host their connections, to tell them apart.
+
+    The exporter shows the address that the slave has registered, which its master does not know.
+    """
+    return slave.host if hosts[slave.host] == 1 else slave.peer
 
 
 def _runtime_families(parts: Parts, place: Place, figures: Mapping[str, str]) -> Iterator[Family]:

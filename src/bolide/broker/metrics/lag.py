@@ -8,8 +8,8 @@ offset in a queue with messages has no lag there that is known, so it has none a
 """
 
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bolide.broker.components import Parts
@@ -72,6 +72,41 @@ class GroupLag:
     members: int
     model: MessageModel
     queues: list[QueueLag]
+
+
+def merged(lags: Iterable[GroupLag]) -> list[GroupLag]:
+    """One lag for the two retry topics that a group has once `enableRetryTopicV2` was changed."""
+    found: dict[tuple[str, str, bool], GroupLag] = {}
+    for lag in lags:
+        key = lag.group, lag.topic, lag.is_retry
+        known = found.get(key)
+        found[key] = lag if known is None else replace(known, queues=_sums(known, lag))
+    return list(found.values())
+
+
+def _sums(*lags: GroupLag) -> list[QueueLag]:
+    by_queue: dict[int, QueueLag] = {}
+    for each in (queue for lag in lags for queue in lag.queues):
+        known = by_queue.get(each.queue_id)
+        by_queue[each.queue_id] = each if known is None else _sum(known, each)
+    return list(by_queue.values())
+
+
+def _sum(one: QueueLag, other: QueueLag) -> QueueLag:
+    return QueueLag(
+        one.queue_id,
+        messages=one.messages + other.messages,
+        oldest=_earlier(one.oldest, other.oldest),
+        in_flight=one.in_flight + other.in_flight,
+        ready=one.ready + other.ready,
+        next_stored=_earlier(one.next_stored, other.next_stored),
+        end=one.end + other.end,
+        consumed=one.consumed + other.consumed,
+    )
+
+
+def _earlier(*times: int) -> int:
+    return min(filter(None, times), default=0)
 
 
 class LagReader:
