@@ -66,6 +66,7 @@ class Exporter:
     Args:
         begin: begins a collection; called on the event loop, it takes what only that may look at.
         readiness: what is missing; called on the event loop.
+        prepare: what takes too long for `begin`, in steps of few milliseconds; called before it.
         any_port: take any port if none is set, for a server whose own port may be any.
     """
 
@@ -75,9 +76,11 @@ class Exporter:
         begin: Callable[[], Collection],
         readiness: Callable[[], Readiness],
         *,
+        prepare: Callable[[], Iterable[None]] = tuple,
         any_port: bool = False,
     ) -> None:
         self._config = config
+        self._prepare = prepare
         self._begin = begin
         self._readiness = readiness
         self._any_port = any_port and not config.metrics_port_given
@@ -183,10 +186,16 @@ class Exporter:
         return await asyncio.shield(running)
 
     async def _make(self, gzip: bool) -> list[bytes]:
-        made = await self._on_thread(self._render, self._begin(), gzip)
+        made = await self._on_thread(self._render, await self._begun(), gzip)
         self._recent[gzip] = made
         asyncio.get_running_loop().call_later(_REUSED, self._recent.pop, gzip, None)
         return made
+
+    async def _begun(self) -> Collection:
+        """Begin a collection, and let other tasks run meanwhile."""
+        for _ in self._prepare():
+            await asyncio.sleep(0)
+        return self._begin()
 
     def _render(self, collection: Collection, gzip: bool) -> list[bytes]:
         """Blocks."""
@@ -258,14 +267,14 @@ class Exporter:
         try:
             while True:
                 await asyncio.sleep(interval)
-                await self._on_thread(self._export, sender, self._begin())
+                await self._on_thread(self._export, sender, await self._begun())
         finally:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_STOP_TIMEOUT):
                     await asyncio.shield(self._last_export(sender))
 
     async def _last_export(self, sender: Sender) -> None:
-        await self._on_thread(self._export, sender, self._begin())
+        await self._on_thread(self._export, sender, await self._begun())
         await self._on_thread(sender.close)
 
     def _export(self, sender: Sender, collection: Collection) -> None:

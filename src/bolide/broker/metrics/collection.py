@@ -52,6 +52,12 @@ class BrokerMetrics:
 
     # ---- metrics
 
+    def prepare(self) -> Iterator[None]:
+        """Do before `begin` what takes long on the event loop; yields every few milliseconds."""
+        parts = self._parts()
+        if parts is not None:
+            yield from parts.statistics.collect_in_slices()
+
     def begin(self) -> Collection:
         """Begin a collection: on the event loop; the rest of it runs on a thread."""
         parts = self._parts()
