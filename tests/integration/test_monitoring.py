@@ -127,6 +127,8 @@ async def check_slaves(master: Broker, slaves: list[Broker]) -> None:
     """What a slave has of its master is not counted twice, unless it acts for it."""
     whole = Scraped((await fetch(master.metrics)).text)
     assert len(whole.all("rocketmq_broker_commitlog_diff")) == len(slaves)
+    addresses = [each.address for each in (master, *slaves)]
+    assert await master.parts.peers.members() == dict(enumerate(addresses))
     assert all(whole.all(name) for name in OF_MASTERS)
     slave = slaves[0]
     found = Scraped((await fetch(slave.metrics)).text)

@@ -9,6 +9,7 @@ from bolide.broker.metrics import families as own
 from bolide.broker.metrics.client_figures import ClientFigures
 from bolide.broker.metrics.exporter_names import exporter_broker_families, exporter_group_families
 from bolide.broker.metrics.lag import LagReader, merged
+from bolide.broker.metrics.slave_names import SlaveNames
 from bolide.broker.metrics.state import State, state_families
 from bolide.broker.registration import Registration
 from bolide.broker.settings.config import BrokerConfig
@@ -41,6 +42,7 @@ class BrokerMetrics:
         self._boot_time = now()
         self._lags = LagReader()
         self._client_figures = ClientFigures()
+        self._slave_names = SlaveNames()
         labels = pairs_of("metricsLabel", config.metrics_label) | {
             "cluster": config.broker_cluster_name,
             "node_type": "broker",
@@ -67,6 +69,8 @@ class BrokerMetrics:
         sampled = own.Sampled.of(parts, self._boot_time, self._now())
         if parts.cell.value.enable_client_metrics and sampled.leads:
             self._client_figures.ask_soon(parts)
+        if parts.cell.value.enable_exporter_metrics:
+            self._slave_names.ask_soon(parts)
         state = State.of(parts, self.readiness().missing)
         return lambda rest: self._families(parts, sampled, state, rest)
 
@@ -126,7 +130,7 @@ class BrokerMetrics:
         if config.enable_exporter_metrics:
             if sampled.leads:
                 yield from exporter_group_families(parts, lags, now, rest)
-            yield from exporter_broker_families(parts, sampled.figures)
+            yield from exporter_broker_families(parts, sampled.figures, self._slave_names.members)
         if config.enable_client_metrics and sampled.leads:
             yield from self._client_figures.families()
 

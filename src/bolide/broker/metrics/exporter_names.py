@@ -5,13 +5,13 @@ shown without it. Names with a unit of time have milliseconds.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from bolide.broker.admin.runtime import store_figures
 from bolide.broker.components import Parts
 from bolide.broker.metrics.lag import GroupLag, QueueLag
+from bolide.broker.metrics.slave_names import names_of_slaves
 from bolide.broker.replicas.master import MasterReplication
 from bolide.broker.settings.config import BrokerConfig
 from bolide.metrics.families import Family, Kind, Series
@@ -23,7 +23,6 @@ from bolide.model.names import (
 )
 from bolide.protocol.bodies.heartbeat import MessageModel
 from bolide.remoting.address import format_address
-from bolide.replication.primary import SlaveLink
 from bolide.version import ROCKETMQ_VERSION, ROCKETMQ_VERSION_NAME
 
 _TOPIC = ("cluster", "broker", "topic")
@@ -109,14 +108,17 @@ def exporter_group_families(
     yield from _client_families(parts, place)
 
 
-def exporter_broker_families(parts: Parts, figures: Mapping[str, str]) -> Iterator[Family]:
+def exporter_broker_families(
+    parts: Parts, figures: Mapping[str, str], members: Mapping[int, str]
+) -> Iterator[Family]:
     """Those of the broker itself.
 
     Args:
+        members: registered addresses of its slaves by broker id.
         figures: the runtime information, except that of the store.
     """
     place = Place.of(parts.cell.value)
-    yield from _broker_families(parts, place)
+    yield from _broker_families(parts, place, members)
     yield from _runtime_families(parts, place, figures)
 
 
@@ -277,7 +279,7 @@ def _joined(words: Iterable[str]) -> str:
 # ---- the broker
 
 
-def _broker_families(parts: Parts, place: Place) -> Iterator[Family]:
+def _broker_families(parts: Parts, place: Place, members: Mapping[int, str]) -> Iterator[Family]:
     labels = (place.cluster, place.address, place.broker)
     for name, key, text in (
         ("rocketmq_broker_tps", "BROKER_PUT_NUMS", "Messages stored a second."),
@@ -289,20 +291,11 @@ def _broker_families(parts: Parts, place: Place) -> Iterator[Family]:
     if isinstance(parts.replication, MasterReplication):
         end = parts.store.log.written
         slaves = list(parts.replication.primary.slaves)
-        hosts = Counter(each.host for each in slaves)
         behind = [
-            ((place.cluster, _name(each, hosts), place.broker), max(end - each.acked, 0))
-            for each in slaves
+            ((place.cluster, name, place.broker), max(end - each.acked, 0))
+            for name, each in zip(names_of_slaves(slaves, members), slaves, strict=True)
         ]
     yield _gauge("rocketmq_broker_commitlog_diff", "Bytes that a slave is behind.", _BROKER, behind)
-
-
-def _name(slave: SlaveLink, hosts: Mapping[str, int]) -> str:
-    """The host of a slave; of slaves on one host their connections, to tell them apart.
-
-    The exporter shows the address that the slave has registered, which its master does not know.
-    """
-    return slave.host if hosts[slave.host] == 1 else slave.peer
 
 
 def _runtime_families(parts: Parts, place: Place, figures: Mapping[str, str]) -> Iterator[Family]:
