@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from bolide.client.producer.producer import Producer
+from bolide.model.message import Message
+from bolide.namesrv.config import NameServerConfig
+from bolide.namesrv.server import NameServer
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.record import RecordDraft
@@ -95,3 +99,27 @@ async def test_a_scrape_of_10000_queues_never_stalls_the_loop(
             f" longest stalls {clock} ms, of the processor {own} ms\n"
         )
     assert min(each.longest_own for each in longest) < LIMIT
+
+
+@on_loop
+async def test_what_was_sent_to_many_queues_is_counted_in_slices(tmp_path: Path) -> None:
+    queues, group = PER_TOPIC, 250
+    async with (
+        NameServer(NameServerConfig(listen_port=0)) as names,
+        broker_in(tmp_path, name_servers=(names.address,)) as broker,
+        Producer("producers", name_server=names.address) as producer,
+    ):
+        statistics, fast_path = broker.parts.statistics, broker.parts.fast_path
+        if fast_path is None:
+            pytest.skip("there is no compiled code")
+        await producer.create_topic("T", queues)
+        await producer.send(Message("T", b"first"))  # the fast path serves the others
+        slices: list[int] = []
+        while len(slices) < TRIES and max(slices, default=0) < 3:  # maintenance may come first
+            for _ in range(queues // group):
+                await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(group)))
+            slices.append(sum(1 for _ in statistics.collect_in_slices()))
+        assert max(slices) >= 3
+        assert fast_path.fall_throughs.served_sends > 0.9 * queues
+        assert statistics.totals.sent == len(slices) * queues + 1
+        assert not list(statistics.collect_in_slices())

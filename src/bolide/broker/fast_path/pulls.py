@@ -55,8 +55,8 @@ _QUEUE_OFFSET, _COMMIT_OFFSET, _OPAQUE = b'"queueOffset":"', b'"commitOffset":"'
 _SIGNATURE = f'"{SIGNATURE}":"'.encode()
 _BINARY_KEY = struct.Struct(">h3xi4x")
 """Code and flag of a key; language, version and the length of the remark are not compared."""
-_SLICE = 500
-"""Queues whose counts are reported in one go: a millisecond."""
+_SLICE = 200
+"""Queues that statistics are told of in one go: milliseconds, if they are new to them."""
 _CUT_OUT = ("queueOffset", "commitOffset", SIGNATURE)
 _PROBE = 123_456_789_012, 987_654_321, 1_234_567
 """Unlikely numbers: if a header decodes to them where they were put, it decodes to any others."""
