@@ -39,10 +39,12 @@ class Distribution:
         return merged
 
     def since(self, before: "Distribution | None") -> "Distribution":
-        """What was added since an earlier copy."""
+        """What was added since an earlier copy; all, if the counts began anew meanwhile."""
         grown = self.copy()
-        if before is not None:
-            pairs = zip(self.counts, before.counts, strict=True)
-            grown.counts = [mine - other for mine, other in pairs]
+        if before is None:
+            return grown
+        counts = [mine - other for mine, other in zip(self.counts, before.counts, strict=True)]
+        if min(counts) >= 0:
+            grown.counts = counts
             grown.total -= before.total
         return grown

@@ -190,7 +190,6 @@ LEFT_OUT = {
     ("ChangeInvisibleTimeRequestHeader", "liteTopic"): _LITE,
     ("ChangeInvisibleTimeRequestHeader", "suspend"): _NEWER,
     ("PullMessageRequestHeader", "liteTopic"): _LITE,
-    ("QueryMessageRequestHeader", "lastKey"): _NEWER,
     ("SearchOffsetRequestHeader", "liteTopic"): _LITE,
 }
 
@@ -300,6 +299,7 @@ def test_headers_java_does_not_have_are_known() -> None:
         access.WhiteAddressesHeader,  # 4.9
         clients.HeartbeatReply,  # fields beside a header class
         runtime.ReadAheadHeader,  # likewise
+        runtime.TimerEngineHeader,  # likewise
     }
 
 

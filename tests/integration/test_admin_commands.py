@@ -4,6 +4,8 @@ import asyncio
 import json
 import re
 import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -609,6 +611,21 @@ def test_help_alone_lists_the_commands() -> None:
     assert [n for n in load() if not re.search(rf"^  {n}\s", done.output, re.MULTILINE)] == []
 
 
+def test_help_and_listings_load_nothing_heavy() -> None:
+    """What keeps the start below 300 ms; the long test measures it."""
+    for words in (["--help"], ["topicList", "--help"]):
+        code = f"import sys; from bolide.cli import mqadmin; sys.argv = {['mqadmin', *words]}\n"
+        code += "try:\n    mqadmin()\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        loaded = set(done.stderr.split())
+        assert "bolide.cli.admin.commands" in loaded
+        heavy = {"rich", "yaml", "uvloop", "pyarrow", "prometheus_client", "lark", "bolide.broker"}
+        assert not loaded & heavy
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "limit"),
     [(["--help"], 0.3), (["topicList", "--help"], 0.3), (["topicList", "-n", "{}"], 0.5)],

@@ -241,25 +241,38 @@ async def test_what_offsets_will_do_is_shown_first_and_then_done(cluster: Cluste
     reset = ("resetOffsetByTime", "-g", group, "-t", topic)
 
     async def plan(*words: str) -> list[int | None]:
+        """The last is None where the group has no offset: it begins where its members say."""
         (move,) = json.loads(await ask(cluster, *words, "--dry-run", "--json"))
         return [move[name] for name in ("before", "after", "deliveredAgain", "skipped")]
 
-    assert await plan(*reset, "-s", "now") == [None, 3, 0, 0]
+    assert await plan(*reset, "-s", "now") == [None, 3, 0, None]
     refused = await ask(cluster, *reset, "-s", "now", code=1)
     assert f"Reset group {group} in topic {topic}? [y/N]" in refused
     assert "nothing was changed" in refused
-    assert await plan(*reset, "-s", "now") == [None, 3, 0, 0]
+    assert await plan(*reset, "-s", "now") == [None, 3, 0, None]
     await ask(cluster, *reset, "-s", "now", "--yes")
     assert await plan(*reset, "-s", "0") == [3, 0, 3, 0]
     one_queue = ("-q", "0", "-b", cluster.broker, "-o", "1")
     assert await plan(*reset, "-s", "0", *one_queue) == [3, 1, 2, 0]
+    for how in ("--dry-run", "--yes"):
+        far = await ask(cluster, *reset, "-s", "0", *one_queue[:5], "999", how, code=1)
+        assert "offset 999 is not in the queue, which is from 0 to 3" in far
+        other = await ask(cluster, *reset, "-s", "0", "-q", "99", *one_queue[2:], how, code=1)
+        assert f"has no queue 99 of topic '{topic}'; it has 0" in other
     await ask(cluster, *reset, "-s", "0", *one_queue, "--yes")
     assert await plan(*reset, "-s", "now", "-f", "false") == [1, 1, 0, 0]
     await ask(cluster, *reset, "-s", "now", "-f", "false", "--yes")
     assert await plan(*reset, "-s", "now") == [1, 3, 0, 2]
 
     clone = ("cloneGroupOffset", "-s", group, "-d", "follower", "-t", topic)
-    assert await plan(*clone) == [None, 1, 0, 0]
+    assert await plan(*clone) == [None, 1, 0, None]
+    shown = await ask(cluster, *clone, "--dry-run")
+    assert re.search(r"^Total: +0 +up to 1$", shown, re.MULTILINE)
+    for words in (
+        (*reset[:2], "nogroup", *reset[3:], "-s", "now"),
+        (*clone[:4], "nogroup", *clone[5:]),
+    ):
+        assert "no group 'nogroup'" in await ask(cluster, *words, "--dry-run", code=1)
     cloned = f"srcGroup[{group}], destGroup=[follower], topic[{topic}]"
     assert await ask(cluster, *clone, "--yes") == f"clone group offset success. {cloned}\n"
     skip = ("skipAccumulatedMessage", "-g", "follower", "-t", topic)
@@ -298,8 +311,12 @@ async def test_what_a_deletion_destroys_is_shown_first(cluster: Cluster) -> None
     assert {"topic": topic, "backlog": 0} in group_facts["topics"]
     assert f"Delete topic {topic} from cluster DefaultCluster? [y/N]" in kept
     assert topic in (await ask(cluster, "topicList")).splitlines()
-    unknown = await ask(cluster, "deleteTopic", *CLUSTER, "-t", "Unknown-1", "--dry-run")
-    assert unknown == "no broker of cluster DefaultCluster serves topic Unknown-1\n"
+    for how in ("--dry-run", "--yes"):
+        unknown = await ask(cluster, "deleteTopic", *CLUSTER, "-t", "Unknown-1", how, code=1)
+        assert unknown.endswith(": no broker of cluster DefaultCluster has topic Unknown-1\n")
+    delete_group = ("deleteSubGroup", *CLUSTER, "-g", "unknown-1")
+    assert "unknown-1, on no broker" in await ask(cluster, *delete_group, "--dry-run")
+    assert "no broker had group unknown-1\n" in await ask(cluster, *delete_group, "--yes")
 
 
 # ---- dead letters

@@ -1,13 +1,19 @@
 """`bolide export` and `bolide apply` against brokers of ours."""
 
+import asyncio
 import json
+import os
 import stat
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from bolide import Message, MessageQueue, Producer
 from bolide.admin import AdminClient
+from bolide.cli.admin import confirmation
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import RemotingClient
@@ -16,6 +22,7 @@ from tests.support.aio import on_loop
 from tests.support.brokers import broker_header, plain, topics_body
 from tests.support.command_cluster import Cluster, cluster
 
+Act = Callable[[], Coroutine[Any, Any, object]]
 ACCESS: dict[str, Any] = {
     "authentication_enabled": True,
     "authorization_enabled": True,
@@ -93,12 +100,39 @@ async def test_a_cluster_becomes_what_the_file_says_and_says_so_when_it_is(tmp_p
         await _check_export(found)
 
         fewer = whole.replace("writeQueueNums: 4", "writeQueueNums: 3").replace("[Pub]", "[Sub]")
+        await _check_what_is_lost(found)
         pruned = await found.apply(fewer, "--prune", "--yes")
         assert "- topic Extra (broker-a), with its messages" in pruned
         assert "policies[Topic:Orders]: Allow Pub from 10.0.0.0/8 -> Allow Sub from" in pruned
         assert "topic Orders: writeQueueNums shrinks from 4 to 3 at broker-a" in pruned
         assert "user root is not deleted" in pruned
         assert set((await found.exported("--only", "topics"))["topics"]) == {"Orders", "Local"}
+
+
+async def _check_what_is_lost(found: Cluster) -> None:
+    """Of a topic at one of the brokers, which a group has begun to read, and of that group."""
+    at = found.brokers[0].address
+    async with (
+        AdminClient(found.name_server, access_key=ROOT, secret_key=ROOT_PASSWORD) as admin,
+        Producer(
+            "shop", name_server=found.name_server, access_key=ROOT, secret_key=ROOT_PASSWORD
+        ) as producer,
+    ):
+        for number in range(3):
+            await producer.send(Message("Extra", b"%d" % number))
+        await admin.offsets.commit(at, "billing", MessageQueue("Extra", "broker-a", 0), 1)
+    nothing = "{version: 1, topics: {}, groups: {}}"
+    shown = await found.apply(nothing, "--prune", "--dry-run")
+    assert "- topic Extra (broker-a), with its messages\n    3 messages in 1 queues, last" in shown
+    assert "    group billing: backlog 2, 0 members online\n" in shown
+    assert "- topic Local (broker-b), with its messages\n    0 messages in 8 queues, last" in shown
+    assert "- group billing (broker-b, broker-a)\n    0 members online\n    backlog 2 of" in shown
+    assert "none of the topics that exist" in shown
+    file = str(found.directory / "cluster.yml")
+    checked = await found.run("apply", file, "--prune", "--check", "--json", code=1, only="stdout")
+    rows = json.loads(checked)["changes"]
+    (extra,) = (row for row in rows if row["name"] == "Extra")
+    assert (extra["messages"], extra["groups"][0]["backlog"]) == (3, 2)
 
 
 async def _check_export(found: Cluster) -> None:
@@ -115,6 +149,99 @@ async def _check_export(found: Cluster) -> None:
     assert written["users"]["shop"]["password"] == "${PASSWORD_SHOP}"
     assert "accounts" not in written
     assert "nothing to do" in await found.run("apply", str(file), "--prune")
+    await _check_where_an_export_goes(found, file.read_text())
+
+
+async def _check_where_an_export_goes(found: Cluster, text: str) -> None:
+    directory = found.directory / "exports"
+    directory.mkdir()
+    (target := directory / "target.yml").write_text("old")
+    (link := directory / "link.yml").symlink_to(target)
+    (other := directory / "link.yml.tmp").write_text("of somebody")
+    await found.run("export", "-o", str(link))
+    assert link.readlink() == target
+    assert target.read_text() == text
+    assert other.read_text() == "of somebody"
+    assert {each.name for each in directory.iterdir()} == {"target.yml", "link.yml", other.name}
+
+    os.mkfifo(pipe := directory / "pipe")
+    reading = asyncio.create_task(asyncio.to_thread(pipe.read_text))
+    await found.run("export", "-o", str(pipe))
+    assert await asyncio.wait_for(reading, 10) == text
+    assert pipe.is_fifo()
+    assert await found.run("export", "-o", "-", only="stdout") == text
+    unwritten = directory / "unwritten.json"
+    assert "give either" in await found.run("export", "--json", "-o", str(unwritten), code=2)
+    assert "Is a directory" in await found.run("export", "-o", str(directory), code=2)
+
+
+@pytest.fixture
+def at_the_prompt(monkeypatch: pytest.MonkeyPatch) -> Callable[[Act], None]:
+    """Has something happen while the question is on the screen; then the answer is yes."""
+
+    def happen(act: Act) -> None:
+        loop = asyncio.get_running_loop()
+
+        def answer(_question: str) -> bool:
+            asyncio.run_coroutine_threadsafe(act(), loop).result(10)
+            return True
+
+        monkeypatch.setattr(confirmation, "_is_agreed", answer)
+
+    return happen
+
+
+@on_loop
+async def test_what_changed_at_the_prompt_is_not_set_back(
+    tmp_path: Path, at_the_prompt: Callable[[Act], None]
+) -> None:
+    async with cluster(tmp_path, "broker-a") as found, AdminClient(found.name_server) as admin:
+        address = found.brokers[0].address
+
+        async def have(queues: int, perm: int) -> None:
+            wanted = TopicConfig(
+                topic_name="Orders", read_queue_nums=queues, write_queue_nums=queues, perm=perm
+            )
+            await admin.topics.update(address, wanted)
+
+        await have(4, 6)
+        file = tmp_path / "c.yml"
+        file.write_text("{version: 1, topics: {Orders: {perm: 4}}}")
+        apply = ("apply", str(file))
+        at_the_prompt(lambda: have(16, 6))
+        done = await found.run(*apply)
+        assert "1 change is made" in done
+        now = await admin.topics.config(address, "Orders")
+        assert (now.write_queue_nums, now.read_queue_nums, now.perm) == (16, 16, 4)
+
+        file.write_text("{version: 1, topics: {Orders: {perm: 6}}}")
+        at_the_prompt(lambda: have(16, 2))
+        stopped = await found.run(*apply, code=1)
+        assert "perm: 4 -> 6" in stopped
+        assert "perm: 2 -> 6" in stopped
+        assert "the cluster changed meanwhile" in stopped
+        assert (await admin.topics.config(address, "Orders")).perm == 2
+
+
+@on_loop
+async def test_the_order_of_other_brokers_stays(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path, "broker-a", "broker-b") as found,
+        AdminClient(found.name_server) as admin,
+    ):
+        text = "version: 1\ntopics:\n  Orders: {order: true}\n  Bills: {order: true}\n"
+        await found.apply(text, "--yes")
+        await admin.name_servers.add_order_conf("Orders", "b2", 8)  # of another cluster
+
+        mixed = text.replace("{order: true}", "{overrides: {broker-a: {order: false}}}", 1)
+        printed = await found.apply(mixed, "--yes", code=1)
+        assert "order cannot be false at broker-a and true at broker-b" in printed
+        assert "these differences remain" in printed  # brokers have the order of the NameServer
+        assert await admin.name_servers.find_order_conf("Orders") == "broker-b:8;b2:8"
+        assert await admin.name_servers.find_order_conf("Bills") == "broker-a:8;broker-b:8"
+        await found.apply("{version: 1, topics: {Bills: {order: false}}}", "--prune", "--yes")
+        assert await admin.name_servers.find_order_conf("Orders") == "b2:8"
+        assert await admin.name_servers.find_order_conf("Bills") is None
 
 
 @on_loop
@@ -171,6 +298,14 @@ async def test_slaves_get_users_of_their_own_and_the_rest_from_their_master(tmp_
         assert "user shop differs among brokers: status is enable at broker-a and" in differing
         again = await found.run("apply", file, "--yes")
         assert "~ user shop (broker-a (slave 1))\n    status: disable -> enable" in again
+
+        last = "version: 1\nusers:\n  root: {status: disable, policies: []}\n  shop: {type: Super}"
+        refused = await found.apply(last, "--yes", code=1)
+        assert "cluster.yml:3: user root signs this command, and is to be disabled" in refused
+        done = await found.apply(last, "--allow-lock-out", "--yes")
+        assert done.index("~ user shop") < done.index("~ user root")
+        assert "4 changes are made" in done
+        assert "not compared again: who signed may not" in done
 
 
 @on_loop

@@ -19,8 +19,10 @@ from bolide import (
     TransactionState,
 )
 from bolide.cli import app
+from bolide.client.errors import RouteNotFound
 from tests.support.admin_cluster import CLUSTER, NOBODY, Cluster
 from tests.support.aio import PATIENCE, on_loop
+from tests.support.commands import Running
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
 
 TOPIC = "Orders"
@@ -190,6 +192,61 @@ async def test_a_name_server_that_is_away_sends_producers_on(tmp_path: Path) -> 
         assert undone.exit_code == 3
         assert f"cannot connect to {NOBODY}" in undone.stderr
         assert await scene.perm() == 6
+
+
+@on_loop
+async def test_messages_in_queues_that_are_only_read_keep_a_broker(tmp_path: Path) -> None:
+    async with stage(tmp_path) as scene:
+        address = scene.servers.broker.address
+        queues = ("updateTopic", "-b", address, "-t", "TRW", "-r", "4", "-w")
+        await scene.run(*queues, "4")
+        async with asyncio.timeout(PATIENCE):
+            sent: set[int] = set()
+            while sent != {0, 1, 2, 3}:
+                try:
+                    sent.add((await scene.producer.send(Message("TRW", b"x"))).queue.queue_id)
+                except RouteNotFound:
+                    await asyncio.sleep(0.01)
+        await scene.run("updateSubGroup", "-b", address, "-g", "late")
+        place = ("resetOffsetByTime", "-g", "late", "-t", "TRW", "--yes", "-s")
+        await scene.run(*place, "0")
+        await scene.run(*place, "now", "-b", address, "-q", "0", "-o", "1")
+        before = (await scene.open())["groups"]
+        await scene.run(*queues, "1")
+
+        assert before >= 3
+        assert await scene.open() == {"groups": before}
+
+
+@on_loop
+async def test_a_broker_that_is_away_is_waited_for_and_undo_is_named(tmp_path: Path) -> None:
+    async with stage(tmp_path) as scene:
+        address = scene.servers.broker.address
+
+        async def drain() -> Running:
+            where = ("drain", "-n", scene.servers.address, "-b", address, "--yes")
+            return await asyncio.to_thread(Running, "mqadmin", *where, "--settle", "300")
+
+        draining = await drain()
+        try:
+            await asyncio.to_thread(draining.wait_for, "more without a write")
+            code = await asyncio.to_thread(draining.stop)
+        finally:
+            draining.process.communicate()
+        assert code == 1
+        assert "interrupted: producers stay away from the broker; `drain --undo`" in draining.output
+
+        draining = await drain()
+        try:
+            await asyncio.to_thread(draining.wait_for, "more without a write")
+            await scene.servers.stop_broker()
+            await asyncio.to_thread(draining.wait_for, "the broker does not answer: .*" + address)
+            await scene.servers.start_broker()
+            await asyncio.to_thread(draining.wait_for, r"(?s)does not answer.*more without a write")
+        finally:
+            draining.process.kill()
+            draining.process.communicate()
+        assert "is safe to stop" in await scene.drain(*QUICK)
 
 
 def test_what_cannot_be_drained_is_named(cluster: Cluster) -> None:

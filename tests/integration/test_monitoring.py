@@ -283,6 +283,25 @@ def test_commands_print_and_write_both(tmp_path: Path) -> None:
     assert written["groups"][0]["rules"][0]["expr"] == 'up{job="my \\"mq\\""} == 0'
 
 
+@pytest.mark.parametrize("job", ["prod: rmq", "p #1", "'quoted'", "- a", "größe", " a ", r"\d"])
+def test_any_name_of_a_job_stays_within_its_expression(job: str) -> None:
+    done = run("alerts", "--job", job)
+    assert done.exit_code == 0
+    shown = job.replace("\\", r"\\")
+    expected = [
+        rule | {"expr": rule["expr"].replace('job="bolide"', f'job="{shown}"')} for rule in rules()
+    ]
+    groups = yaml.safe_load(done.stdout)["groups"]
+    assert [rule for each in groups for rule in each["rules"]] == expected
+
+
+@pytest.mark.parametrize("command", ["alerts", "dashboard"])
+def test_a_job_of_several_lines_is_refused(command: str) -> None:
+    done = run(command, "--job", "a\nb")
+    assert done.exit_code == 2
+    assert "cannot be printed" in done.stderr
+
+
 def test_a_file_that_cannot_be_written_is_named_in_one_line(tmp_path: Path) -> None:
     done = run("dashboard", "--into", str(tmp_path / "no" / "such.json"))
     assert done.exit_code == 3

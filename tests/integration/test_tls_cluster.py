@@ -246,7 +246,7 @@ async def test_commands_say_which_option_is_missing(tmp_path: Path, secured: Sec
             (["--no-verify"], "--client-certificate and --client-key"),
         ):
             ended = await asyncio.to_thread(run, "mqadmin", "topicList", "-n", address, *flags)
-            assert ended.returncode == 1
+            assert ended.returncode == 3
             assert hint in ended.stderr
             assert len(ended.stderr.splitlines()) == 1
 

@@ -56,7 +56,8 @@ def difference(case: Case, ours: str, apache: str) -> str:
     """The lines by which two masked outputs differ; empty if the case takes them for the same."""
     if case.compare is Compare.KEYS:
         own, theirs = (_pairs(text, case.values) for text in (ours, apache))
-        missing = [f"-{key}" for key in sorted(keys(apache) - keys(ours))]
+        missing = [f"-{key}" for key in sorted(keys(apache) - keys(ours) - {*case.lacks})]
+        missing += [f"+{key}" for key in case.lacks if key in keys(ours)]
         return "\n".join(missing + ([] if own == theirs else [f"-{theirs}", f"+{own}"]))
     texts = [_without_reasons(text) for text in (apache, ours)]
     if case.compare is Compare.FIGURES:

@@ -14,7 +14,18 @@ from pathlib import Path
 from bolide.version import __version__
 from tests.interop import apache
 from tests.interop.bench import Bench
-from tests.interop.mqadmin_cases import CASES, NEW, NOTES, OLD, OLD_NAMES, OWN, Case, Place, cases
+from tests.interop.mqadmin_cases import (
+    CASES,
+    LEFT_OUT,
+    NEW,
+    NOTES,
+    OLD,
+    OLD_NAMES,
+    OWN,
+    Case,
+    Place,
+    cases,
+)
 from tests.interop.mqadmin_runs import VERSIONS, disagreement, disagreement_of_ours, run_all
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -31,7 +42,8 @@ also with names that do not exist; most command lines are the same for {old}.
 Commands of accounts ran against a broker of 4.9.7, the last that had them.
 
 Our `mqadmin` ran the same command lines against both clusters. *same* means that it showed the same
-of both, and did or refused what Java's did or refused.
+of both, did or refused what Java's did or refused, and printed each title and name that Java's
+printed, but for what the notes say.
 
 {counts}
 
@@ -56,7 +68,9 @@ def _row(name: str, of: Iterable[Case]) -> str:
     of = list(of)
     cells = [_outcome(of, OLD), _outcome(of, NEW), _outcome_of_ours(of)]
     notes = [case.differs for case in of] + [case.old_fails for case in of]
-    notes += [case.ours and f"our `mqadmin`: {case.ours}" for case in of] + [NOTES.get(name, "")]
+    left_out = LEFT_OUT.get(name, ("", ""))[1]
+    own = [left_out] + [case.ours for case in of]
+    notes += [note and f"our `mqadmin`: {note}" for note in own] + [NOTES.get(name, "")]
     text = ". ".join(_capital(note) for note in dict.fromkeys(notes) if note)
     return f"| `{name}` | {' | '.join(cells)} | {text} |"
 

@@ -10,9 +10,19 @@ from pathlib import Path
 
 from bolide.cli.command_line import NOT_APPLICABLE
 from tests.interop.bench import Bench
-from tests.interop.mqadmin_cases import APACHE, NEW, OLD, OURS, OWN, Case, Place
+from tests.interop.mqadmin_cases import (
+    APACHE,
+    LEFT_OUT,
+    NEW,
+    OLD,
+    OURS,
+    OWN,
+    Case,
+    Compare,
+    Place,
+)
 from tests.interop.mqadmin_clusters import Cluster, Outcome, cluster, content, run, settle
-from tests.interop.mqadmin_comparison import difference
+from tests.interop.mqadmin_comparison import difference, keys
 
 VERSIONS = (NEW, OLD)
 TURNS = dict.fromkeys(Place, (*VERSIONS, OWN)) | {
@@ -58,7 +68,7 @@ def disagreement(twins: Twins, version: str, case: Case) -> str:
         fails = "Exception" in apache and "Exception" not in ours
         return "" if fails else f"it does not fail over Apache's alone:\n{apache}\n{ours}"
     differing = difference(case, ours, apache)
-    if case.differs:
+    if case.differs and not case.lacks:
         return "" if differing else f"there is no difference any more: {case.differs}"
     if not differing and bool(apache) == case.silent:
         return f"it prints: {apache!r}"
@@ -69,16 +79,40 @@ def disagreement_of_ours(twins: Twins, case: Case) -> str:
     """What our mqadmin does otherwise on one of the clusters, or than Java's; empty if nothing."""
     java = NEW if case.words_for(NEW) else OLD
     for outcomes in (twins.ours, twins.apache):
-        own, theirs = outcomes[OWN][case], outcomes[java][case]
-        if own.trouble or "Traceback" in own.text or not own.text:
-            return own.trouble or f"it prints {own.text!r}"
-        if (own.exit_code == NOT_APPLICABLE) != case.ours.startswith("not applicable"):
-            return f"it ends with exit code {own.exit_code}: {own.text}"
-        if not case.ours and own.is_done != theirs.is_done:
-            return f"Java's ends otherwise:\n{own.text}\n{theirs.text}"
+        found = _otherwise(case, outcomes[OWN][case], outcomes[java][case])
+        if found:
+            return f"{found}:\n{outcomes[OWN][case].text}\n{outcomes[java][case].text}"
     ours, apache = twins.ours[OWN][case], twins.apache[OWN][case]
     if case.differs:
         return ""
     if ours.is_done != apache.is_done:
         return f"it ends otherwise over Apache's:\n{ours.text}\n{apache.text}"
     return difference(case, ours.text, apache.text) if ours.is_done else ""
+
+
+def _otherwise(case: Case, own: Outcome, theirs: Outcome) -> str:
+    """What ours does otherwise than Java's over the same cluster."""
+    if own.trouble or "Traceback" in own.text or not own.text:
+        return own.trouble or "it prints nothing to the point"
+    if (own.exit_code == NOT_APPLICABLE) != case.ours.startswith("not applicable"):
+        return f"it ends with exit code {own.exit_code}"
+    if not case.ours and own.is_done != theirs.is_done:
+        return "Java's ends otherwise"
+    unprinted = _unprinted(case, own, theirs) if own.is_done and not case.differs else set()
+    return f"it does not print {sorted(unprinted)}" if unprinted else ""
+
+
+def _unprinted(case: Case, own: Outcome, theirs: Outcome) -> set[str]:
+    """Words of Java's that ours leaves out without a reason."""
+    if case.place is not Place.PLAIN:  # where an election has changed what there is to see
+        return set()
+    found = keys if case.compare is Compare.KEYS else words
+    left_out, _ = LEFT_OUT.get(case.command, ("", ""))
+    missing = found(theirs.text) - found(own.text)
+    return {word for word in missing if not re.fullmatch(left_out, word)}
+
+
+def words(text: str) -> set[str]:
+    """Titles, names and other words of an output, without figures."""
+    named = re.sub(r"(?<=Static-)(\w+-?\w)(?=-<ms>|\b)", "<me>", text)
+    return set(re.findall(r"[A-Za-z_%<][\w.%>-]*", named))

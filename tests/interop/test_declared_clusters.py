@@ -82,6 +82,8 @@ def test_an_apache_cluster_becomes_what_a_file_says(
         file.write_text(yaml.safe_dump(exported))
         assert "nothing to do" in apply("--prune")
 
+        file.write_text("{version: 1, topics: {}, groups: {}}")
+        _check_what_is_lost(apply("--prune", "--dry-run"))
         changed = {"version": 1, "topics": {"Orders": {"perm": 4, "order": False}, "Bills": None}}
         file.write_text(yaml.safe_dump(changed))
         printed = apply("--yes", "--prune")
@@ -103,6 +105,12 @@ def test_an_apache_cluster_becomes_what_a_file_says(
         assert f"  value         72 hours at broker-a {found.broker_address}\n" in explained
         assert "no server of this cluster tells one" in explained
         assert "listenPort" in run(found.namesrv_address, "config", "list", "--changed")
+
+
+def _check_what_is_lost(shown: str) -> None:
+    assert ", with its messages\n    0 messages in 8 queues, last write never\n" in shown
+    assert "    no group consumes it\n" in shown
+    assert ")\n    0 members online\n    it has consumed nothing\n" in shown
 
 
 def test_users_and_policies_of_an_apache_broker_are_declared(

@@ -107,6 +107,10 @@ def options_of(shown: str) -> set[str]:
 OPTION = re.compile(r"^ +(?:(-\w+),)?--([\w ]+?) +(?:<arg>)? ", re.MULTILINE)
 
 
+def test_no_case_stands_twice_in_the_table() -> None:
+    assert len({(case.place, case.words) for case in CASES}) == len(CASES)
+
+
 def test_every_command_of_the_jars_has_a_case(options: dict[str, dict[str, set[str]]]) -> None:
     for version, found in options.items():
         assert found.keys() == {case.command for case in CASES if case.words_for(version)}

@@ -1,7 +1,10 @@
 """Connected clients: producers, consumers, and the state a consumer reports on request."""
 
+from collections.abc import Iterable
+
 from bolide.admin.errors import GroupOffline
-from bolide.admin.servers import OnFailure, Servers, gather_reachable
+from bolide.admin.servers import OnFailure, Servers, gather_answers, gather_reachable
+from bolide.errors import BolideError
 from bolide.protocol.bodies.consumers import (
     Connection,
     ConsumerConnections,
@@ -17,6 +20,7 @@ from bolide.protocol.headers.clients import (
     RunningInfoHeader,
 )
 from bolide.protocol.refusals import ConsumerNotOnline, ServerError
+from bolide.remoting.errors import RemotingError
 
 _RELAY_TIMEOUT = 15.0
 """Seconds for requests that a broker relays to a client, which has ten seconds to answer."""
@@ -42,12 +46,24 @@ class Clients:
         answers = await gather_reachable(
             addresses, lambda at: self._find_consumers(at, group), on_failure
         )
-        found = [part for part in answers.values() if part is not None]
-        if not found:
+        found = _merged(answers.values())
+        if found is None:
             raise GroupOffline(group, addresses)
-        first = found[0]
-        first.connection_set = _distinct([each for part in found for each in part.connection_set])
-        return first
+        return found
+
+    async def consumers_and_failures(
+        self, group: str
+    ) -> tuple[ConsumerConnections | None, list[BolideError]]:
+        """The consumers that the brokers tell of that do, and the failures of the others.
+
+        Raises:
+            BolideError: the brokers of the group are not known.
+        """
+        addresses = (await self._servers.addresses_of_group(group)).values()
+        answers, failures = await gather_answers(
+            addresses, lambda at: self._find_consumers(at, group)
+        )
+        return _merged(answers.values()), failures
 
     async def _find_consumers(self, address: str, group: str) -> ConsumerConnections | None:
         code, header = RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(group)
@@ -99,20 +115,24 @@ class Clients:
             ConsumerTimedOut: the client does not answer.
         """
         if address is None:
-            *others, last = (await self._servers.addresses_of_group(group)).values()
+            addresses = [*(await self._servers.addresses_of_group(group)).values()]
         else:
-            others, last = [], address
+            addresses = [address]
         header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        for each in [*others, last]:
+        failures: list[BolideError] = []
+        for each in addresses:
             try:
                 return await self._servers.fetch(
                     each, code, RunningConsumer, header, within=_RELAY_TIMEOUT
                 )
+            except RemotingError as exc:  # whose clients are not known
+                failures.insert(0, exc)
             except ServerError as exc:
-                if each == last or "not online" not in exc.remark:
+                if "not online" not in exc.remark:
                     raise
-        raise AssertionError("the last address returns or raises")
+                failures.append(exc)
+        raise failures[0]
 
     async def consume_directly(
         self, group: str, client_id: str, offset_message_id: str, address: str
@@ -128,6 +148,15 @@ class Clients:
         return await self._servers.fetch(
             address, code, DirectConsumption, header, within=_RELAY_TIMEOUT
         )
+
+
+def _merged(parts: Iterable[ConsumerConnections | None]) -> ConsumerConnections | None:
+    found = [part for part in parts if part is not None]
+    if not found:
+        return None
+    first = found[0]
+    first.connection_set = _distinct([each for part in found for each in part.connection_set])
+    return first
 
 
 def _distinct(connections: list[Connection]) -> list[Connection]:

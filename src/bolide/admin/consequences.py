@@ -72,16 +72,36 @@ class Consequences:
         stats = await self._stats(topic, cluster)
         if stats is None:
             return None
-        groups = await gather_by_key(
-            await self._topics.groups(topic), lambda group: self._backlog(group, topic, cluster)
-        )
+        addresses = [*(await self._servers.addresses_of(topic, cluster)).values()]
+        return await self._topic(topic, stats, await self._topics.groups(topic), addresses)
+
+    async def of_deleting_topic_at(self, topic: str, addresses: Iterable[str]) -> TopicDeletion:
+        """What is lost if a topic is deleted from some brokers, all of which have it."""
+        targets = [*addresses]
+        stats = TopicStats()
+        groups: set[str] = set()
+        for part in (
+            await gather_by_key(targets, lambda at: self._topics.stats_at(at, topic))
+        ).values():
+            stats.offset_table |= part.offset_table
+        for found in (
+            await gather_by_key(targets, lambda at: self._topics.groups_at(at, topic))
+        ).values():
+            groups.update(found.group_list)
+        return await self._topic(topic, stats, sorted(groups), targets)
+
+    async def _topic(
+        self, topic: str, stats: TopicStats, groups: Iterable[str], addresses: Iterable[str]
+    ) -> TopicDeletion:
+        targets = [*addresses]
+        backlogs = await gather_by_key(groups, lambda group: self._backlog(group, topic, targets))
         physical = _physical(stats)
         return TopicDeletion(
             topic=topic,
             queues=len(physical),
             messages=sum(end.max_offset - end.min_offset for end in physical.values()),
             last_write_ms=max((end.last_update_timestamp for end in physical.values()), default=0),
-            groups=[*groups.values()],
+            groups=[*backlogs.values()],
         )
 
     async def of_deleting_group(self, group: str, addresses: Iterable[str]) -> GroupDeletion:
@@ -108,8 +128,7 @@ class Consequences:
             known_on=known_on,
         )
 
-    async def _backlog(self, group: str, topic: str, cluster: str) -> GroupBacklog:
-        addresses = (await self._servers.addresses_of(topic, cluster)).values()
+    async def _backlog(self, group: str, topic: str, addresses: Iterable[str]) -> GroupBacklog:
         found = await gather_by_key(
             addresses, lambda at: self._offsets.progress_at(at, group, topic)
         )

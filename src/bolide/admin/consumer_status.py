@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bolide.admin.clients import Clients
-from bolide.admin.servers import Servers, gather_by_key
+from bolide.admin.servers import OnFailure, Servers, gather_by_key
 from bolide.errors import BolideError
 from bolide.protocol.bodies.consumers import Connection, HeldQueue, RunningConsumer
 from bolide.protocol.bodies.heartbeat import ConsumeType, Subscription
@@ -86,6 +86,7 @@ class ConsumerStatuses:
         *,
         stacks: bool = False,
         on_answer: Callable[[], None] = lambda: None,
+        on_failure: OnFailure | None = None,
     ) -> GroupStatus:
         """Ask all members of a group.
 
@@ -94,11 +95,13 @@ class ConsumerStatuses:
             address: only the members that are connected to this broker.
             stacks: also ask for the stacks of all threads.
             on_answer: called whenever a member has answered, or failed to.
+            on_failure: gets the errors of brokers that cannot be reached, if others can.
 
         Raises:
             GroupOffline: the group has no members.
         """
-        connections = (await self._clients.consumers(group, address)).connection_set
+        found = await self._clients.consumers(group, address, on_failure=on_failure)
+        connections = found.connection_set
 
         async def ask(client_id: str) -> RunningConsumer | BolideError:
             try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from bolide.admin.errors import AdminError, MessageNotFound
+from bolide.admin.errors import AdminError
 from bolide.admin.messages import Messages
 from bolide.admin.offsets import Offsets
 from bolide.admin.servers import OnFailure, Servers, gather_by_key, gather_reachable
@@ -25,6 +25,7 @@ from bolide.model.names import (
     READ,
     dead_letter_topic,
     is_dead_letter_topic,
+    is_reserved,
     retry_topic,
 )
 from bolide.model.properties import CAUSE_PROPERTIES, REPLAYED_FROM, PropertyName
@@ -75,6 +76,17 @@ class NotReadable(AdminError):
         super().__init__(
             f"topic {topic!r} may not be read: allow it with"
             f" `mqadmin updateTopicPerm -c CLUSTER -t {topic} -p 6`"
+        )
+        self.topic = topic
+
+
+class NoTarget(AdminError):
+    """Dead letters are not sent to a topic of the brokers or of one group."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic!r} is not one that producers send to: give another one, or the group's"
+            " own retry topic with --to-group"
         )
         self.topic = topic
 
@@ -146,6 +158,8 @@ class Outcome(StrEnum):
     SENT_BEFORE = "SENT_BEFORE"
     NOT_SENDABLE = "NOT_SENDABLE"
     """It has no topic to go to, or has expired; nothing was tried."""
+    NOT_KNOWN = "NOT_KNOWN"
+    """Whether it was sent before cannot be found out; nothing was tried."""
     FAILED = "FAILED"
     """The send failed: its copy may be stored or not."""
 
@@ -241,7 +255,7 @@ class DeadLetters:
         *,
         on_scanned: Callable[[int], None] = lambda _: None,
     ) -> AsyncIterator[DeadLetter]:
-        """The selected dead letters, queue by queue, oldest first.
+        """The selected dead letters of all queues, oldest first.
 
         Args:
             selection: which ones.
@@ -252,9 +266,21 @@ class DeadLetters:
             NoDeadLetters: the group has none.
             NotReadable: the topic may not be read.
         """
-        async for batch in self._batches(selection, extent, on_scanned):
-            for letter, _ in batch:
-                yield letter
+        known = extent or await self.extent(selection)
+
+        async def letters(part: Extent) -> AsyncIterator[DeadLetter]:
+            async for batch in self._batches(selection, part, on_scanned):
+                for letter, _ in batch:
+                    yield letter
+
+        parts = [letters(Extent({queue: span})) for queue, span in known.spans.items()]
+        heads = [(await anext(part, None), part) for part in parts]
+        while waiting := [(each, part) for each, part in heads if each is not None]:
+            oldest, of = min(waiting, key=lambda head: head[0].died_ms)
+            yield oldest
+            heads = [
+                (await anext(part, None) if part is of else each, part) for each, part in waiting
+            ]
 
     async def redrive(  # noqa: PLR0913  what is sent, how and where
         self,
@@ -266,6 +292,7 @@ class DeadLetters:
         extent: Extent | None = None,
         on_scanned: Callable[[int], None] = lambda _: None,
         limit: int | None = None,
+        on_cut: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Redriven]:
         """Send the selected dead letters again, in order; yields what became of each.
 
@@ -281,11 +308,15 @@ class DeadLetters:
             extent: what is read, from `extent`.
             on_scanned: called with the number of messages read.
             limit: end when this many have been sent, or would be.
+            on_cut: called if another one would be sent without the limit.
 
         Raises:
+            NoTarget: the topic `to` is one of the brokers or of one group.
             NoDeadLetters: the group has none.
             NotReadable: the topic may not be read.
         """
+        if to is not None and is_reserved(to):
+            raise NoTarget(to)
         left = limit
 
         def target_of(letter: DeadLetter) -> str | None:
@@ -304,6 +335,7 @@ class DeadLetters:
                     continue
                 assert target is not None
                 if left == 0:
+                    on_cut()
                     return
                 done = await _sent(producer, letter, copy_of(message, letter, target))
                 if left is not None and done.outcome in {Outcome.PLANNED, Outcome.SENT}:
@@ -317,18 +349,19 @@ class DeadLetters:
             text = "the message does not tell its topic: give one to send it to"
             return Redriven(letter, Outcome.NOT_SENDABLE, target, text)
         try:
-            copies = await self._messages.by_unique_id(
+            copies, are_all = await self._messages.every_of_unique_id(
                 target, letter.message_id, begin=max(letter.died_ms - _CLOCKS_MS, 0)
             )
-        except MessageNotFound:
-            return None
         except TopicNotFound:
             text = f"topic {target!r} does not exist: create it, or give another one"
             return Redriven(letter, Outcome.NOT_SENDABLE, target, text)
         for copy in copies:
             if copy.properties.get(REPLAYED_FROM) == letter.position:
                 return Redriven(letter, Outcome.SENT_BEFORE, target, copy.offset_message_id)
-        return None
+        if are_all:
+            return None
+        text = f"its copy may be among more than {len(copies)} messages of {target} with its id"
+        return Redriven(letter, Outcome.NOT_KNOWN, target, text)
 
     async def _batches(
         self, selection: Selection, extent: Extent | None, on_scanned: Callable[[int], None]

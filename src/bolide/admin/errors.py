@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from bolide.errors import BolideError
+from bolide.protocol.bodies.message_queue import MessageQueue
 
 
 class AdminError(BolideError):
@@ -87,6 +88,24 @@ class NoOffsets(AdminError):
         super().__init__(f"group {group!r} has no offsets in topic {topic!r}")
         self.group = group
         self.topic = topic
+
+
+class QueueUnknown(AdminError):
+    """The broker does not have that queue of a topic."""
+
+    def __init__(self, address: str, queue: MessageQueue, known: Iterable[int]) -> None:
+        ids = ", ".join(map(str, sorted(known))) or "none"
+        super().__init__(
+            f"broker {address} has no queue {queue.queue_id} of topic {queue.topic!r}; it has {ids}"
+        )
+
+
+class OffsetOutOfRange(AdminError):
+    """A queue has no message at an offset, and does not end there."""
+
+    def __init__(self, offset: int, first: int, end: int) -> None:
+        super().__init__(f"offset {offset} is not in the queue, which is from {first} to {end}")
+        self.offset = offset
 
 
 class MessageNotFound(AdminError):

@@ -29,6 +29,7 @@ from bolide.protocol.trace import (
     TraceRecord,
     read_records,
 )
+from bolide.remoting.errors import RemotingError
 
 _STEPS = (PUB, END_TRANSACTION, RECALL, SUB_BEFORE, SUB_AFTER)
 """The order of records with the same millisecond."""
@@ -144,15 +145,26 @@ class Tracks:
         self._clients = Clients(servers)
         self._offsets = Offsets(servers)
 
-    async def of(self, message: StoredMessage) -> list[Track]:
-        """The state of the message in each group that consumes the topic."""
-        return [
-            await self._track(message, each) for each in await self._topics.groups(message.topic)
-        ]
+    async def of(
+        self, message: StoredMessage, *, on_failure: OnFailure | None = None
+    ) -> list[Track]:
+        """The state of the message in each group that consumes the topic.
+
+        Brokers that cannot be reached are left to `on_failure`, if it is given: their groups are
+        not known.
+        """
+        groups = await self._topics.groups(message.topic, on_failure=on_failure)
+        return [await self._track(message, each) for each in groups]
 
     async def _track(self, message: StoredMessage, group: str) -> Track:
+        failures: list[RemotingError] = []
         try:
-            clients = await self._clients.consumers(group)
+            try:
+                clients = await self._clients.consumers(group, on_failure=failures.append)
+            except GroupOffline:
+                if failures:  # its members may be connected there
+                    raise failures[0] from None
+                raise
             return Track(group, await self._kind(message, group, clients))
         except (GroupOffline, GroupUnknown) as exc:
             return Track(group, TrackType.NOT_ONLINE, str(exc))
@@ -179,11 +191,15 @@ class Tracks:
         brokers = (await self._servers.info()).broker_addr_table
         stored_at = str(message.store_host)
         names = {n for n, b in brokers.items() if b.broker_addrs and address_of(b) == stored_at}
-        progress = await self._offsets.progress(group, message.topic)
-        return any(
-            queue.topic == message.topic
+        failures: list[RemotingError] = []
+        progress = await self._offsets.progress(group, message.topic, on_failure=failures.append)
+        reached = [
+            position.consumer_offset
+            for queue, position in progress.offset_table.items()
+            if queue.topic == message.topic
             and queue.queue_id == message.queue_id
             and queue.broker_name in names
-            and position.consumer_offset > message.queue_offset
-            for queue, position in progress.offset_table.items()
-        )
+        ]
+        if failures and not reached:
+            raise failures[0]
+        return any(offset > message.queue_offset for offset in reached)

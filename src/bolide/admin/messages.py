@@ -1,5 +1,6 @@
 """Stored messages: look-up by id, key or queue offset, and pulls."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ TOOLS_GROUP = "TOOLS_CONSUMER"
 
 DEFAULT_LIMIT = 64
 _MAX_PORT = 65_535
+_MAX_OF_ONE_ID = 32
+"""Brokers send no more messages with one unique id, whatever they are asked for."""
 _END_OF_TIME = 2**63 - 1
 _QUERY_TIMEOUT = 15.0
 _WITH_SUBSCRIPTION = 4
@@ -193,7 +196,7 @@ class Messages:
         header = QueryMessageHeader(
             topic=topic,
             key=unique_id,
-            max_num=32,
+            max_num=_MAX_OF_ONE_ID,
             begin_timestamp=begin,
             end_timestamp=_END_OF_TIME if end is None else end,
             by_unique_key=True,
@@ -203,6 +206,28 @@ class Messages:
         if not wanted:
             raise MessageNotFound(topic, f"id {unique_id}")
         return sorted(wanted, key=lambda message: message.store_timestamp)
+
+    async def every_of_unique_id(
+        self, topic: str, unique_id: str, *, begin: int = 0
+    ) -> tuple[list[StoredMessage], bool]:
+        """Messages with a unique id, stored from a time in ms on, and whether these are all.
+
+        Brokers send the newest ones, so older ones are asked for until there are no more. They are
+        not all if there are too many of the same moment.
+        """
+        found: dict[str, StoredMessage] = {}
+        end = None
+        while True:
+            try:
+                page = await self.by_unique_id(topic, unique_id, begin=begin, end=end)
+            except MessageNotFound:
+                return [*found.values()], True
+            known = len(found)
+            found |= {each.offset_message_id: each for each in page}
+            oldest = _oldest_of_full(page)
+            if oldest is None or len(found) == known:
+                return [*found.values()], oldest is None
+            end = oldest
 
     async def at(self, queue: MessageQueue, offset: int) -> StoredMessage:
         """The message at a queue offset; raises MessageNotFound."""
@@ -339,6 +364,17 @@ def _index_query(  # noqa: PLR0913  all fields of the header
         index_type=index_type,
         last_key=last_key,
     )
+
+
+def _oldest_of_full(page: list[StoredMessage]) -> int | None:
+    """The store time before which brokers may have more messages; None if they have no more."""
+    counts = Counter(each.broker_name for each in page)
+    times: dict[str, int] = {}
+    for each in page:
+        name = each.broker_name
+        if counts[name] >= _MAX_OF_ONE_ID:
+            times[name] = min(times.get(name, each.store_timestamp), each.store_timestamp)
+    return max(times.values(), default=None)
 
 
 def _host_of(message_id: str) -> str | None:

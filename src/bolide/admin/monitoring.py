@@ -8,15 +8,17 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bolide.admin.consumer_lag import real_failures
 from bolide.admin.consumer_status import ConsumerStatuses, GroupStatus
+from bolide.admin.errors import GroupOffline, GroupUnknown
 from bolide.admin.groups import group_of
 from bolide.admin.offsets import Offsets
-from bolide.admin.servers import Servers, gather_by_key
+from bolide.admin.servers import Servers, ask_failed_no_more, gather_by_key
 from bolide.admin.topics import Topics
 from bolide.errors import BolideError
 from bolide.model.names import RETRY_PREFIX
 from bolide.protocol.bodies.message_queue import MessageQueue
-from bolide.protocol.bodies.stats import QueueProgress
+from bolide.protocol.bodies.stats import ConsumeStats, QueueProgress
 from bolide.protocol.bodies.topics import TopicStats
 
 
@@ -40,13 +42,15 @@ class Backlog:
 class GroupReport:
     """The state of one group.
 
-    `failure` is why its backlog is not known.
+    Attributes:
+        status: None if it is not known.
+        failures: why its state, its backlog or a delay is not known, or not all of it.
     """
 
     group: str
-    status: GroupStatus
+    status: GroupStatus | None
     backlogs: tuple[Backlog, ...] = ()
-    failure: BolideError | None = None
+    failures: tuple[BolideError, ...] = ()
 
 
 class Monitoring:
@@ -61,34 +65,43 @@ class Monitoring:
         """All groups that have members now, sorted by name."""
         topics = await self._topics.names()
         groups = {group_of(topic) for topic in topics if topic.startswith(RETRY_PREFIX)}
-        found = await gather_by_key(sorted(groups), self.report)
+        with ask_failed_no_more():
+            found = await gather_by_key(sorted(groups), self.report)
         return [report for report in found.values() if report is not None]
 
     async def report(self, group: str) -> GroupReport | None:
         """One group; None if nobody of the group is connected."""
         try:
             status = await self._statuses.of(group)
-        except BolideError:  # offline, as most groups are that were used once
+        except (GroupOffline, GroupUnknown):  # as most groups are that were used once
             return None
-        try:
-            return GroupReport(group, status, tuple(await self._backlogs(group)))
         except BolideError as exc:
-            return GroupReport(group, status, failure=exc)
+            return GroupReport(group, None, failures=(exc,))
+        try:
+            stats, failures = await self._offsets.progress_and_failures(group)
+        except BolideError as exc:
+            return GroupReport(group, status, failures=(exc,))
+        failures = real_failures(failures)
+        backlogs = [] if stats is None else await self._backlogs(group, stats, failures)
+        return GroupReport(group, status, tuple(backlogs), tuple(failures))
 
-    async def _backlogs(self, group: str) -> list[Backlog]:
-        table = (await self._offsets.progress(group)).offset_table
+    async def _backlogs(
+        self, group: str, stats: ConsumeStats, failures: list[BolideError]
+    ) -> list[Backlog]:
+        table = stats.offset_table
         by_topic: defaultdict[str, dict[MessageQueue, QueueProgress]] = defaultdict(dict)
         for queue, progress in table.items():
             by_topic[queue.topic][queue] = progress
         return [
-            backlog(group, topic, queues, await self._stats(topic))
+            backlog(group, topic, queues, await self._stats(topic, failures))
             for topic, queues in sorted(by_topic.items())
         ]
 
-    async def _stats(self, topic: str) -> TopicStats:
+    async def _stats(self, topic: str, failures: list[BolideError]) -> TopicStats:
         try:
             return await self._topics.stats(topic)
-        except BolideError:  # without its bounds the delay is not known
+        except BolideError as exc:  # without its bounds the delay is not known
+            failures.append(exc)
             return TopicStats()
 
 

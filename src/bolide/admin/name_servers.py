@@ -1,6 +1,6 @@
 """NameServers: settings, key-value configuration, and write permissions of brokers."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from bolide import properties
 from bolide.admin.errors import NoNameServer
@@ -108,10 +108,18 @@ class NameServers:
 
     async def add_order_conf(self, topic: str, broker: str, queues: int) -> str:
         """Set the number of queues of one broker in the order configuration."""
-        old = await self.find_order_conf(topic) or ""
-        parts = dict(part.rsplit(":", 1) for part in old.split(";") if ":" in part)
-        known = {name: int(count) for name, count in parts.items() if count.isdecimal()}
+        known = _order_queues(await self.find_order_conf(topic) or "")
         return await self.put_order_conf(topic, known | {broker: queues})
+
+    async def remove_order_conf(self, topic: str, brokers: Collection[str]) -> None:
+        """Take brokers out of the order configuration; without any other one it is deleted."""
+        known = _order_queues(await self.find_order_conf(topic) or "")
+        if known.keys().isdisjoint(brokers):
+            return
+        if left := {name: count for name, count in known.items() if name not in brokers}:
+            await self.put_order_conf(topic, left)
+        else:
+            await self.delete_order_conf(topic)
 
     async def delete_order_conf(self, topic: str) -> None:
         await self.delete_value(ORDER_CONF, topic)
@@ -156,3 +164,9 @@ class NameServers:
         if at is None:
             return await self._servers.call_every_name_server(code, header, body=body)
         return {at: await self._servers.call(at, code, header, body=body)}
+
+
+def _order_queues(text: str) -> dict[str, int]:
+    """Numbers of queues by broker; what cannot be read is left out."""
+    parts = dict(part.rsplit(":", 1) for part in text.split(";") if ":" in part)
+    return {name: int(count) for name, count in parts.items() if count.isdecimal()}

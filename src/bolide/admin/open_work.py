@@ -3,25 +3,24 @@
 A broker is empty when nobody writes any more, every group has consumed its queues, nothing waits
 in the broker for a later delivery, and its replicas have the whole log. Each of these is a check
 that returns what is open. What a broker does not tell, as most of RocketMQ's do not, is listed as
-unknown instead of being taken for done.
+unknown instead of being taken for done: such a broker is not known to be safe.
 """
 
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
 from bolide.admin.brokers import Brokers
-from bolide.admin.clients import Clients
 from bolide.admin.held_messages import HalfMessages, Timers
 from bolide.admin.offsets import Offsets
 from bolide.admin.servers import MASTER, Servers, gather_by_key
 from bolide.admin.topics import Topics
-from bolide.errors import BolideError
+from bolide.admin.unconsumed import Backlog, Bounds, Unconsumed, left
 from bolide.model.names import (
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
@@ -29,22 +28,17 @@ from bolide.model.names import (
     RETRY_PREFIX,
     REVIVE_GROUP,
     SCHEDULE_TOPIC,
-    SYSTEM_GROUP_PREFIX,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
-    TOOLS_GROUP,
     TRACE_TOPIC,
     TRANSACTION_GROUP,
     WRITE,
     is_internal,
-    retrying_group,
     revive_topic,
 )
-from bolide.protocol.bodies.heartbeat import MessageModel
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import BrokerRoute
-from bolide.protocol.bodies.stats import QueueProgress
-from bolide.protocol.bodies.topics import TopicConfig, TopicOffset
+from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.refusals import RequestCodeNotSupported, ServerError, TopicNotFound
 
 _POP_SETTLED = 75.0
@@ -57,7 +51,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     """Something that keeps a broker from being stopped.
 
     Attributes:
-        kind: producers, nameServers, groups, retries, delayed, timers, transactions, pop, replicas.
+        kind: broker, producers, nameServers, groups, delayed, timers, transactions, pop, replicas.
         count: messages, or bytes for replicas.
         advice: what helps, if it does not go away by itself.
     """
@@ -81,16 +75,23 @@ class DrainedBroker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One look at a broker."""
+    """One look at a broker.
+
+    Attributes:
+        unknown: what the broker does not tell of itself; there may be something open in it.
+        remarks: what holds of every broker of its kind, whatever is open.
+    """
 
     address: str
     broker_name: str
     open: tuple[Open, ...]
-    unknown: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def is_safe(self) -> bool:
-        return not self.open
+        """Whether all is known, and nothing is open."""
+        return not self.open and not self.unknown
 
 
 @dataclass(slots=True)
@@ -100,11 +101,12 @@ class _Writes:
     last_write: float
     log_end: str = ""
     ends: dict[str, int] = field(default_factory=dict)
+    """The sum of the ends of all queues of each topic that producers may write."""
     grown: dict[str, int] = field(default_factory=dict)
+    bounds: dict[str, Bounds] = field(default_factory=dict)
+    """The topics of users and the retry topics that have messages."""
     groups: dict[str, list[str]] = field(default_factory=dict)
-    """The groups of each topic that has messages."""
-    retries: list[str] = field(default_factory=list)
-    """The retry topics that have messages."""
+    """The groups of each topic of users that has messages."""
 
 
 class Watch:
@@ -121,16 +123,16 @@ class Watch:
         self.broker = broker
         self._servers = servers
         self._settle = settle
-        self._ignored = ignored_groups
         self._now = now
         self._topics = Topics(servers)
         self._brokers = Brokers(servers)
         self._offsets = Offsets(servers)
-        self._clients = Clients(servers)
         self._transactions = HalfMessages(servers)
         self._timers = Timers(servers)
+        self._unconsumed = Unconsumed(servers, broker.address, broker.broker_name, ignored_groups)
         self._writes = _Writes(last_write=now())
         self._unknown: list[str] = []
+        self._remarks: list[str] = []
         self._settings: dict[str, str] | None = None
 
     async def round(self) -> Round:
@@ -139,12 +141,30 @@ class Watch:
         Raises:
             BolideError: the broker does not answer.
         """
-        self._unknown = []
         address = self.broker.address
         if self._settings is None:
             self._settings = await self._brokers.config(address)
         figures = await self._brokers.runtime(address)
-        await self._look_at_topics(figures.get("commitLogMaxOffset", ""))
+        log_end = figures.get("commitLogMaxOffset", "")
+        stored = not log_end or log_end != self._writes.log_end
+        if stored:
+            await self._look_at_topics(log_end)
+        else:
+            self._writes.grown = {}
+        found = await self._checked(figures)
+        if not found and not stored:  # groups that have come since make no entry in the log
+            await self._look_at_topics(log_end)
+            found = await self._checked(figures)
+        return Round(
+            address,
+            self.broker.broker_name,
+            tuple(sorted(found, key=lambda each: (each.kind, each.what))),
+            tuple(dict.fromkeys(self._unknown)),
+            (*self._remarks, _ALWAYS_UNKNOWN),
+        )
+
+    async def _checked(self, figures: dict[str, str]) -> list[Open]:
+        self._unknown, self._remarks = [], []
         checks: list[Awaitable[Iterable[Open]]] = [
             self._groups(),
             self._delayed(figures),
@@ -156,39 +176,28 @@ class Watch:
         found = self._producers()
         for check in await asyncio.gather(*checks):
             found.extend(check)
-        return Round(
-            address,
-            self.broker.broker_name,
-            tuple(sorted(found, key=lambda each: (each.kind, each.what))),
-            (*self._unknown, _ALWAYS_UNKNOWN),
-        )
+        return found
 
     async def _look_at_topics(self, log_end: str) -> None:
-        """Note which topics have grown, and who consumes them, if anything was stored since."""
-        writes = self._writes
-        writes.grown = {}
-        if log_end == writes.log_end and log_end:
-            return
+        """Note what topics have, which of them have grown, and who consumes them."""
+        writes, first = self._writes, not self._writes.log_end
         table = (await self._topics.configs(self.broker.address)).topic_config_table
-        ends = await self._ends([name for name, config in table.items() if is_written(config)])
-        retries = await self._ends([name for name in table if name.startswith(RETRY_PREFIX)])
-        writes.retries = [name for name, end in retries.items() if end]
-        writes.groups = await gather_by_key([name for name in ends if ends[name]], self._groups_of)
-        if writes.log_end:  # not the first look
+        names = [name for name in table if is_of_users(name) or name.startswith(RETRY_PREFIX)]
+        bounds = await gather_by_key(names, self._unconsumed.bounds)
+        writes.bounds = {
+            name: each for name, each in bounds.items() if each is not None and _end(each)
+        }
+        ends = {name: _end(bounds[name] or {}) for name in names if is_written(table[name])}
+        writes.groups = await gather_by_key(
+            [name for name in writes.bounds if is_of_users(name)], self._groups_of
+        )
+        writes.grown = {}
+        if not first:
             grown = {topic: end - writes.ends.get(topic, 0) for topic, end in ends.items()}
             writes.grown = {topic: count for topic, count in grown.items() if count > 0}
         writes.ends, writes.log_end = ends, log_end
         if writes.grown:
             writes.last_write = self._now()
-
-    async def _ends(self, topics: Iterable[str]) -> dict[str, int]:
-        """The sum of the ends of all queues of each topic."""
-        found = await gather_by_key(topics, self._bounds)
-        return {
-            topic: sum(each.max_offset for each in bounds.values())
-            for topic, bounds in found.items()
-            if bounds is not None
-        }
 
     async def _groups_of(self, topic: str) -> list[str]:
         return (await self._topics.groups_at(self.broker.address, topic)).group_list
@@ -207,97 +216,23 @@ class Watch:
             return [Open(kind="producers", what=what)]
         return []
 
-    async def _bounds(self, topic: str) -> dict[int, TopicOffset] | None:
-        """The bounds of the queues of a topic by number; None if it was deleted meanwhile."""
-        try:
-            stats = await self._topics.stats_at(self.broker.address, topic)
-        except TopicNotFound:
-            return None
-        return {queue.queue_id: each for queue, each in stats.offset_table.items()}
-
     async def _groups(self) -> list[Open]:
         """Groups that have not consumed what they have begun to consume, and retry topics."""
-        positions = await self._positions()
-        late = {
-            key: {number: each.consumer_offset for number, each in queues.items()}
-            for key, queues in positions.items()
-            if any(each.broker_offset > each.consumer_offset for each in queues.values())
-        }
-        late |= self._unread_retries({topic for _, topic in positions})
-        late |= await self._unread_topics(positions)
-        bounds = await gather_by_key({topic for _, topic in late}, self._bounds)
-        lags = {
-            (group, topic): lag
-            for (group, topic), offsets in late.items()
-            if (lag := _left(offsets, bounds[topic] or {})) > 0
-        }
+        writes = self._writes
+        found = await self._unconsumed.look(writes.bounds, writes.groups, self._unknown)
         return [
             Open(
                 kind="groups",
-                what=f"group {group} has to consume topic {topic}",
-                count=count,
-                advice=await self._advice(group),
+                what=f"group {each.group} has to consume topic {each.topic}",
+                count=each.count,
+                advice=_advice(each),
             )
-            for (group, topic), count in sorted(lags.items())
+            for each in found
         ]
-
-    async def _positions(self) -> dict[tuple[str, str], dict[int, QueueProgress]]:
-        """The offsets of the groups of users by group and topic."""
-        stats = await self._brokers.consume_stats(self.broker.address)
-        found: dict[tuple[str, str], dict[int, QueueProgress]] = {}
-        for groups in stats.consume_stats_list:
-            for group, parts in groups.items():
-                if _is_system_group(group) or group in self._ignored:
-                    continue
-                for part in parts:
-                    for queue, progress in part.offset_table.items():
-                        found.setdefault((group, queue.topic), {})[queue.queue_id] = progress
-        return found
-
-    def _unread_retries(self, known: Container[str]) -> dict[tuple[str, str], dict[int, int]]:
-        """Retry topics of which their group has consumed nothing yet."""
-        return {
-            (group, name): {}
-            for name in self._writes.retries
-            if name not in known
-            if (group := retrying_group(name)) not in self._ignored
-            if not _is_system_group(group)
-        }
-
-    async def _unread_topics(
-        self, known: Container[tuple[str, str]]
-    ) -> dict[tuple[str, str], dict[int, int]]:
-        """Topics of which a group that is connected has consumed nothing yet."""
-        found: dict[tuple[str, str], dict[int, int]] = {}
-        for topic, groups in self._writes.groups.items():
-            for group in groups:
-                if (group, topic) in known or _is_system_group(group) or group in self._ignored:
-                    continue
-                try:
-                    model = (
-                        await self._clients.consumers(group, self.broker.address)
-                    ).message_model
-                except BolideError:  # nobody is connected
-                    continue
-                if model is not MessageModel.BROADCASTING:
-                    found[group, topic] = {}
-        return found
-
-    async def _advice(self, group: str) -> str:
-        try:
-            members = (await self._clients.consumers(group, self.broker.address)).connection_set
-        except BolideError:
-            members = []
-        if members:
-            return f"connected members: {len(members)}"
-        return (
-            "nobody of it is connected: start it, skip its messages (skipAccumulatedMessage),"
-            f" or leave it with --ignore-group {group}"
-        )
 
     async def _delayed(self, figures: dict[str, str]) -> list[Open]:
         """Messages with a delay level that have not been delivered."""
-        pending = _left(_delivered(figures), await self._bounds(SCHEDULE_TOPIC) or {})
+        pending = left(_delivered(figures), await self._unconsumed.bounds(SCHEDULE_TOPIC) or {})
         if not pending:
             return []
         return [Open(kind="delayed", what="delayed messages are not due yet", count=pending)]
@@ -373,7 +308,7 @@ class Watch:
         """How far the broker itself is behind in an internal topic, and the last store time."""
         try:
             stats = await self._topics.stats_at(self.broker.address, topic)
-        except (TopicNotFound, ServerError):
+        except TopicNotFound:
             return 0, 0
         behind = written = 0
         for queue, bounds in stats.offset_table.items():
@@ -389,7 +324,7 @@ class Watch:
         broker = await self._servers.broker_at(self.broker.address)
         slaves = slaves_of(broker)
         if not slaves:
-            self._unknown.append(
+            self._remarks.append(
                 "it has no replica: what it has stored cannot be read while it is stopped"
             )
             return []
@@ -415,11 +350,17 @@ class Watch:
         return found
 
 
-def _left(offsets: dict[int, int], bounds: dict[int, TopicOffset]) -> int:
-    """Messages that are stored and not consumed; those that retention has deleted do not count."""
-    return sum(
-        max(each.max_offset - max(offsets.get(number, 0), each.min_offset), 0)
-        for number, each in bounds.items()
+def _end(bounds: Bounds) -> int:
+    """The number of messages that a topic has ever had."""
+    return sum(each.max_offset for each in bounds.values())
+
+
+def _advice(found: Backlog) -> str:
+    if found.members:
+        return f"connected members: {found.members}"
+    return (
+        "nobody of it is connected: start it, skip its messages (skipAccumulatedMessage),"
+        f" or leave it with --ignore-group {found.group}"
     )
 
 
@@ -454,7 +395,3 @@ def is_of_users(topic: str) -> bool:
         return True
     own = topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX) or is_internal(topic)
     return not own and not topic.startswith(_OWN_KINDS)
-
-
-def _is_system_group(group: str) -> bool:
-    return group == TOOLS_GROUP or group.startswith(SYSTEM_GROUP_PREFIX)

@@ -1,7 +1,9 @@
 """Requests to the NameServers and brokers of a cluster, and the resolution of names."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 from bolide.admin.errors import (
@@ -30,8 +32,23 @@ K = TypeVar("K")
 OnFailure = Callable[[RemotingError], None]
 """Gets the error of a server that cannot be reached, when others can."""
 
+_failed: ContextVar[dict[str, RemotingError] | None] = ContextVar("failed", default=None)
+
 MASTER = 0
 _MAX_CONCURRENT = 16
+
+
+@contextmanager
+def ask_failed_no_more() -> Iterator[None]:
+    """Ask a server that did not answer once no more: its later requests fail at once.
+
+    Otherwise a long listing waits for it again and again.
+    """
+    token = _failed.set({})
+    try:
+        yield
+    finally:
+        _failed.reset(token)
 
 
 class Servers:
@@ -60,13 +77,19 @@ class Servers:
     ) -> Frame:
         """Send a request to one server; a refusal gets a note with the address."""
         _check_address(address)
+        failed = _failed.get()
+        if failed is not None and address in failed:
+            raise failed[address]
         try:
             return await self._remoting.call(
                 address, code, header, body=body, within=within, accept=accept
             )
+        except RemotingError as exc:  # which contains the address already
+            if failed is not None:
+                failed[address] = exc
+            raise
         except BolideError as exc:
-            if not isinstance(exc, RemotingError):  # these contain the address already
-                exc.add_note(f"asked of {address}")
+            exc.add_note(f"asked of {address}")
             raise
 
     async def fetch(
@@ -102,13 +125,15 @@ class Servers:
     async def call_every_name_server(
         self, code: RequestCode, header: Header | Fields | None = None, *, body: bytes = b""
     ) -> dict[str, Frame]:
-        """Send a request to all NameServers, as for changes: they do not synchronize."""
+        """Send a request to all NameServers, as for changes: they do not synchronize.
+
+        Raises the errors of `change_all`.
+        """
         if not self.name_servers:
             raise NoNameServer
-        return {
-            address: await self.call(address, code, header, body=body)
-            for address in self.name_servers
-        }
+        return await change_all(
+            self.name_servers, lambda address: self.call(address, code, header, body=body)
+        )
 
     async def info(self) -> ClusterInfo:
         """All clusters and the brokers in them."""
@@ -217,6 +242,47 @@ async def gather_reachable(
     for failure in failures:
         on_failure(failure)
     return {key: each for key, each in found.items() if not isinstance(each, RemotingError)}
+
+
+async def gather_answers(
+    keys: Iterable[K], request: Callable[[K], Awaitable[T]]
+) -> tuple[dict[K, T], list[BolideError]]:
+    """As `gather_by_key`, without the keys whose requests fail or are refused, and why they are."""
+
+    async def attempt(key: K) -> T | BolideError:
+        try:
+            return await request(key)
+        except BolideError as exc:
+            return exc
+
+    found = await gather_by_key(keys, attempt)
+    failures = [each for each in found.values() if isinstance(each, BolideError)]
+    return {k: each for k, each in found.items() if not isinstance(each, BolideError)}, failures
+
+
+async def change_all(
+    addresses: Iterable[str], change: Callable[[str], Awaitable[T]]
+) -> dict[str, T]:
+    """Change something at one server after the other, whatever becomes of the others.
+
+    Raises:
+        BolideError: the first failure, with notes of where it was done and what else failed.
+    """
+    done: dict[str, T] = {}
+    failures: list[BolideError] = []
+    for address in addresses:
+        try:
+            done[address] = await change(address)
+        except BolideError as exc:
+            failures.append(exc)
+    if failures:
+        first, *others = failures
+        for other in others:
+            first.add_note(f"and {other}")
+        if done:
+            first.add_note(f"done at {', '.join(done)}; repeat it for the others")
+        raise first
+    return done
 
 
 async def gather_by_key(keys: Iterable[K], request: Callable[[K], Awaitable[T]]) -> dict[K, T]:

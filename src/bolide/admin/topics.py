@@ -6,7 +6,8 @@ import msgspec
 
 from bolide.admin.errors import AttributeUnknown
 from bolide.admin.logical_queues import logical_bounds, logical_queues
-from bolide.admin.servers import OnFailure, Servers, gather_by_key, gather_reachable
+from bolide.admin.servers import OnFailure, Servers, change_all, gather_answers, gather_reachable
+from bolide.errors import BolideError
 from bolide.model.names import READ
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
@@ -72,6 +73,10 @@ class Topics:
         """The address of the first broker, by name, that serves the topic."""
         address, *_ = (await self._servers.addresses_of(topic)).values()
         return address
+
+    async def addresses(self, topic: str, cluster: str | None = None) -> dict[str, str]:
+        """The address of each broker that serves the topic, by name; preferably its master's."""
+        return await self._servers.addresses_of(topic, cluster)
 
     async def clusters(self, topic: str) -> list[str]:
         """The clusters that serve the topic."""
@@ -149,8 +154,7 @@ class Topics:
             attributes=dict(attributes or {}),
         )
         masters = await self._servers.masters_of(cluster)
-        for address in masters:
-            await self.update(address, config)
+        await change_all(masters, lambda address: self.update(address, config))
         return masters
 
     async def set_perm(self, address: str, topic: str, perm: int) -> TopicConfig:
@@ -162,12 +166,29 @@ class Topics:
         return config
 
     async def delete(self, topic: str, cluster: str) -> None:
-        """Delete a topic and its messages from the brokers of a cluster and the NameServers."""
-        header = TopicHeader(topic)
-        for address in await self._servers.members_of(cluster):
-            await self._servers.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
-        code = RequestCode.DELETE_TOPIC_IN_NAMESRV
-        await self._servers.call_every_name_server(code, DeleteTopicHeader(topic, cluster))
+        """Delete a topic and its messages from the brokers of a cluster and the NameServers.
+
+        Raises the errors of `change_all`, after all of them were told.
+        """
+        members = await self._servers.members_of(cluster)
+        try:
+            await change_all(members, lambda address: self.delete_at(address, topic))
+        finally:
+            code = RequestCode.DELETE_TOPIC_IN_NAMESRV
+            await self._servers.call_every_name_server(code, DeleteTopicHeader(topic, cluster))
+
+    async def forget(self, name_server: str, topic: str, cluster: str) -> None:
+        """Delete the route of a topic to the brokers of a cluster from one NameServer."""
+        code, header = RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicHeader(topic, cluster)
+        await self._servers.call(name_server, code, header)
+
+    async def is_at(self, address: str, topic: str) -> bool:
+        """Whether one broker has the topic."""
+        try:
+            await self.config(address, topic)
+        except TopicNotFound:
+            return False
+        return True
 
     async def delete_at(self, address: str, topic: str) -> None:
         """Delete a topic and its messages from one broker; its slaves follow."""
@@ -198,11 +219,26 @@ class Topics:
         code = RequestCode.GET_TOPIC_STATS_INFO
         return await self._servers.fetch(address, code, TopicStats, TopicHeader(topic))
 
-    async def groups(self, topic: str) -> list[str]:
-        """The groups that consume or have consumed the topic, on any broker."""
+    async def groups(self, topic: str, *, on_failure: OnFailure | None = None) -> list[str]:
+        """The groups that consume or have consumed the topic, on any broker.
+
+        Brokers that cannot be reached are left to `on_failure`, if it is given.
+        """
         addresses = (await self._servers.addresses_of(topic)).values()
-        found = await gather_by_key(addresses, lambda address: self.groups_at(address, topic))
+        found = await gather_reachable(
+            addresses, lambda address: self.groups_at(address, topic), on_failure
+        )
         return sorted({group for part in found.values() for group in part.group_list})
+
+    async def groups_and_failures(self, topic: str) -> tuple[list[str], list[BolideError]]:
+        """The groups that the brokers tell of that do, and the failures of the others.
+
+        Raises:
+            BolideError: the brokers of the topic are not known.
+        """
+        addresses = (await self._servers.addresses_of(topic)).values()
+        found, failures = await gather_answers(addresses, lambda at: self.groups_at(at, topic))
+        return sorted({group for part in found.values() for group in part.group_list}), failures
 
     async def groups_at(self, address: str, topic: str) -> GroupList:
         """The groups that consume the topic at one broker: subscribed now, or with offsets."""

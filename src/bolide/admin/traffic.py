@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from bolide.admin.brokers import Brokers
-from bolide.admin.consumer_lag import lag_of
+from bolide.admin.consumer_lag import lag_of, real_failures
 from bolide.admin.offsets import Offsets
 from bolide.admin.servers import MASTER, Servers
 from bolide.admin.topics import Topics
 from bolide.errors import BolideError
 from bolide.protocol.bodies.stats import BrokerStats
-from bolide.protocol.refusals import ServerError
+from bolide.protocol.refusals import ServerError, TopicNotFound
 
 IN, OUT = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 """Names of RocketMQ's statistics, of a topic and of `topic@group`."""
@@ -17,19 +17,32 @@ IN, OUT = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A rate over the last minute, and the messages of the last day."""
+    """A rate over the last minute, and the messages of the last day.
+
+    Attributes:
+        told: how many brokers told theirs; if none did, nothing is known.
+        is_whole: whether all brokers did; otherwise the figures are without those of the others.
+    """
 
     tps: float = 0.0
     day: int = 0
+    told: int = 0
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTraffic:
-    """What goes to one group. `lag` is None if it is not known."""
+    """What goes to one group.
+
+    Attributes:
+        lag: None if a broker did not tell it, or the group has none.
+        least_lag: the sum of what the others told, if a broker did not.
+    """
 
     group: str
     out: Flow
     lag: int | None
+    least_lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,47 +71,58 @@ class Traffic:
     async def of(self, topic: str) -> TopicTraffic:
         """Raises TopicNotFound if no broker serves the topic."""
         route = await self._servers.route(topic)
-        masters = [
-            each.broker_addrs[MASTER] for each in route.broker_datas if MASTER in each.broker_addrs
-        ]
+        masters = [each.broker_addrs.get(MASTER) for each in route.broker_datas]
         failures: list[BolideError] = []
         incoming = await self._sum(masters, IN, topic, failures)
         groups = None
         try:
-            names = await self._topics.groups(topic)
+            names, unlisted = await self._topics.groups_and_failures(topic)
         except BolideError as exc:
             failures.append(exc)
         else:
-            groups = [await self._of_group(masters, topic, name, failures) for name in names]
+            failures += unlisted
+            if names or not unlisted:
+                groups = [await self._of_group(masters, topic, name, failures) for name in names]
         return TopicTraffic(
             topic, incoming, None if groups is None else tuple(groups), tuple(failures)
         )
 
     async def _of_group(
-        self, masters: list[str], topic: str, group: str, failures: list[BolideError]
+        self, masters: list[str | None], topic: str, group: str, failures: list[BolideError]
     ) -> GroupTraffic:
         out = await self._sum(masters, OUT, f"{topic}@{group}", failures)
         try:
-            lag = max(lag_of(await self._offsets.progress(group, topic)), 0)
-        except BolideError:  # a group without a retry topic, or a broker that is away
+            stats, lag_failures = await self._offsets.progress_and_failures(group, topic)
+        except TopicNotFound:  # deleted meanwhile
             return GroupTraffic(group, out, None)
+        except BolideError as exc:
+            failures.append(exc)
+            return GroupTraffic(group, out, None)
+        lag = None if stats is None else max(lag_of(stats), 0)
+        if lag_failures := real_failures(lag_failures):
+            failures += lag_failures
+            return GroupTraffic(group, out, None, least_lag=lag)
         return GroupTraffic(group, out, lag)
 
     async def _sum(
-        self, masters: list[str], name: str, key: str, failures: list[BolideError]
+        self, masters: list[str | None], name: str, key: str, failures: list[BolideError]
     ) -> Flow:
-        tps, day = 0.0, 0
+        tps, day, told = 0.0, 0, 0
         for address in masters:
+            if address is None:  # only slaves are left, which count nothing
+                continue
             try:
                 stats = await self._brokers.stats(address, name, key)
-            except ServerError:  # nothing was counted under this key
-                continue
             except BolideError as exc:
-                failures.append(exc)
+                if isinstance(exc, ServerError) and "not exist" in exc.remark:
+                    told += 1  # nothing was counted under this key
+                else:
+                    failures.append(exc)
                 continue
+            told += 1
             tps += stats.stats_minute.tps if stats.stats_minute else 0.0
             day += messages_of_day(stats)
-        return Flow(tps, day)
+        return Flow(tps, day, told, is_whole=told == len(masters))
 
 
 def messages_of_day(stats: BrokerStats) -> int:

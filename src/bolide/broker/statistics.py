@@ -6,12 +6,13 @@ and groups are the totals of their queues; they are computed when sampled or que
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import get_ident
 from typing import Final, NamedTuple
 
 from bolide.broker.counters import CALLS, COUNT, SIZE, TIME, TIMED, Counter, Latencies
 from bolide.broker.metrics.traffic import Traffic
+from bolide.broker.pairs import Pairs
 from bolide.events import Listeners
 from bolide.model.names import SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from bolide.protocol.bodies.stats import BrokerStats, StatsWindow
@@ -66,6 +67,16 @@ class _Queue(NamedTuple):
     broker: list[float]
 
 
+class _Owned(NamedTuple):
+    """What is kept of a group and topic; without a group, of what is sent to the topic."""
+
+    views: set[tuple[str, str]]
+    queues: set[int]
+    """Queues that have sums."""
+    lags: dict[int, tuple[int, float]]
+    """Bytes and seconds by queue."""
+
+
 def is_system_topic(topic: str) -> bool:
     """Whether every broker has this topic as a system topic; its settings add more."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
@@ -102,10 +113,12 @@ class Statistics:
         self._missed = self._failed = self._unreported = self._unreported_bytes = 0
         self._put_queues: dict[tuple[str, int], _Queue] = {}
         self._get_queues: dict[tuple[str, str, int], _Queue] = {}
-        self._lags: dict[tuple[str, str, int], tuple[int, float]] = {}
         self._views: dict[tuple[str, str], View] = {}
         self._counters: dict[Counter, None] = {}
-        self._owners: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._owners: dict[tuple[str, str], _Owned] = {}
+        """By group and topic."""
+        self._pairs = Pairs()
+        """The keys of `_owners`."""
         self._history: deque[tuple[float, Totals]] = deque(
             [(self._started, Totals())], _MAX_HISTORY
         )
@@ -225,13 +238,13 @@ class Statistics:
 
     def fell_behind(self, group: str, topic: str, queue_id: int, size: int, seconds: float) -> None:
         """Record the lag of a group in a queue, in bytes and seconds."""
-        self._lags[group, topic, queue_id] = (size, seconds)
+        self._owned(group, topic).lags[queue_id] = (size, seconds)
 
     def caught_up(self, group: str, topic: str, queue_id: int) -> None:
         """Record that a group has read a queue to its end."""
-        key = (group, topic, queue_id)
-        if key in self._lags:
-            self._lags[key] = (0, 0.0)
+        owned = self._owners.get((group, topic))
+        if owned is not None and queue_id in owned.lags:
+            owned.lags[queue_id] = (0, 0.0)
 
     def delivered_delayed(self, queue_id: int, topic: str, to_queue: int, size: int) -> None:
         """Count a message with a delay level that was moved to its topic."""
@@ -342,12 +355,12 @@ class Statistics:
     def forget_topic(self, topic: str) -> None:
         self._collect()
         self.traffic.forget_topic(topic)
-        self._drop(lambda _, owner: owner == topic)
+        self._drop(self._pairs.of_topic(topic))
 
     def forget_group(self, group: str) -> None:
         self._collect()
         self.traffic.forget_group(group)
-        self._drop(lambda owner, _: owner == group)
+        self._drop(self._pairs.of_group(group))
 
     # ---- queries
 
@@ -367,9 +380,10 @@ class Statistics:
     def _view_lag(self, name: str, key: str) -> BrokerStats | None:
         queue_id, _, pair = key.partition("@")
         topic, _, group = pair.partition("@")
-        if not queue_id.isdecimal() or (group, topic, int(queue_id)) not in self._lags:
+        owned = self._owners.get((group, topic))
+        if owned is None or not queue_id.isdecimal() or int(queue_id) not in owned.lags:
             return None
-        size, seconds = self._lags[group, topic, int(queue_id)]
+        size, seconds = owned.lags[int(queue_id)]
         value = size if name == "GROUP_GET_FALL_SIZE" else round(seconds * 1000)
         now = StatsWindow(sum=value)
         return BrokerStats(stats_minute=now, stats_hour=now, stats_day=now)
@@ -450,6 +464,7 @@ class Statistics:
         self._counter("", topic, whole).parts.append(queue)
         found = _Queue(queue.sums, self._broker_sums(self._put, topic))
         self._put_queues[topic, queue_id] = found
+        self._owned("", topic).queues.add(queue_id)
         return found
 
     def _new_get_queue(self, group: str, topic: str, queue_id: int) -> _Queue:
@@ -468,6 +483,7 @@ class Statistics:
         self._counter(group, topic, whole).parts.append(queue)
         found = _Queue(queue.sums, self._broker_sums(self._get, topic))
         self._get_queues[group, topic, queue_id] = found
+        self._owned(group, topic).queues.add(queue_id)
         return found
 
     def _count(self, name: str, group: str, key: str, topic: str, count: int) -> None:
@@ -491,8 +507,15 @@ class Statistics:
         self._views |= {
             view: View(counter, index, calls and _BY_CALL[index]) for view, index in views.items()
         }
-        self._owners.setdefault((group, topic), set()).update(views)
+        self._owned(group, topic).views.update(views)
         return counter
+
+    def _owned(self, group: str, topic: str) -> _Owned:
+        found = self._owners.get((group, topic))
+        if found is None:
+            found = self._owners[group, topic] = _Owned(set(), set(), {})
+            self._pairs.add(group, topic)
+        return found
 
     def _start_day(self, now: float) -> None:
         day = _day_of(now)
@@ -504,25 +527,25 @@ class Statistics:
         if self.idle_minutes < 0:
             return
         oldest = now - self.idle_minutes * _MINUTE
-        idle = {
-            owner
-            for owner, views in self._owners.items()
-            if owner != ("", "")
-            and all(self._views[view].counter.changed < oldest for view in views)
-        }
-        self._drop(lambda group, topic: (group, topic) in idle)
+        idle = [
+            pair
+            for pair, owned in self._owners.items()
+            if pair != ("", "")
+            and owned.views
+            and all(self._views[view].counter.changed < oldest for view in owned.views)
+        ]
+        self._drop(idle)
 
-    def _drop(self, is_gone: Callable[[str, str], bool]) -> None:
-        for owner in [owner for owner in self._owners if is_gone(*owner)]:
-            for view in self._owners.pop(owner):
+    def _drop(self, pairs: Iterable[tuple[str, str]]) -> None:
+        for group, topic in pairs:
+            owned = self._owners.pop((group, topic))
+            self._pairs.discard(group, topic)
+            for view in owned.views:
                 self._counters.pop(self._views.pop(view).counter, None)
-        self._put_queues = {
-            key: queue for key, queue in self._put_queues.items() if not is_gone("", key[0])
-        }
-        self._get_queues = {
-            key: queue for key, queue in self._get_queues.items() if not is_gone(*key[:2])
-        }
-        self._lags = {key: lag for key, lag in self._lags.items() if not is_gone(*key[:2])}
+            for queue_id in owned.queues:
+                self._get_queues.pop((group, topic, queue_id), None)
+                if not group:
+                    self._put_queues.pop((topic, queue_id), None)
 
 
 def _day_of(seconds: float) -> tuple[int, int]:

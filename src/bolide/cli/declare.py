@@ -6,6 +6,7 @@ Exit codes of `apply`: 0 done or nothing to do, 1 refused, failed, or, with --ch
 
 import os
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -13,23 +14,19 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from bolide.admin import AdminClient
+from bolide.admin.consequences import GroupDeletion, TopicDeletion
+from bolide.admin.declared.changes import Action, Change, Plan, PlanRefused, summary
 from bolide.admin.declared.cluster import read_cluster
 from bolide.admin.declared.document import BrokerState, Document, declare, read_document, to_yaml
 from bolide.admin.declared.execution import Outcome, carry_out
 from bolide.admin.declared.fields import Kind
-from bolide.admin.declared.planning import (
-    Action,
-    Change,
-    Plan,
-    PlanRefused,
-    divergences,
-    plan,
-    summary,
-)
+from bolide.admin.declared.losses import Losses, losses_of
+from bolide.admin.declared.planning import divergences, plan
 from bolide.admin.errors import AdminError
 from bolide.cli.admin.common_options import add_common_options
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.credentials import own_credentials
+from bolide.cli.admin.output import time_text
 from bolide.cli.admin.progress import progress_bar
 from bolide.cli.admin.session import AsDocument, NameServer, exit_code_of, items, reason_of, run
 from bolide.cli.command_line import FAILED, fail, program_name
@@ -37,9 +34,9 @@ from bolide.cli.documents import print_document
 from bolide.cli.tls_options import add_tls_options
 from bolide.errors import BolideError
 from bolide.logs import one_line
-from bolide.private_files import SECRET_MODE, create_file
 
-_STANDARD_INPUT = Path("-")
+_NOTHING_LOST: Losses = {}
+_STANDARD_STREAM = Path("-")
 _NOTHING = "nothing to do: the cluster is as the file says"
 _SECTIONS = ", ".join(Kind)
 _VERBS = {Action.CREATE: "create", Action.CHANGE: "change", Action.DELETE: "delete"}
@@ -55,7 +52,7 @@ def export_cluster(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("-o", "--file", help="Write to this file, mode 0600; else print."),
+        typer.Option("-o", "--file", help="Write to this file, mode 0600; - or none prints."),
     ] = None,
     as_document: AsDocument = False,
     name_server: NameServer = None,
@@ -66,6 +63,8 @@ def export_cluster(
     the environment stand for them.
     """
     kinds = _kinds(only)
+    if as_document and file not in {None, _STANDARD_STREAM}:
+        raise typer.BadParameter("-o writes the YAML document: give either it or --output")
 
     async def act(admin: AdminClient) -> tuple[str, list[BrokerState]]:
         name = await _cluster(admin, cluster)
@@ -79,7 +78,7 @@ def export_cluster(
     _report_left_out(states)
     if as_document:
         print_document(document)
-    elif file is None:
+    elif file is None or file == _STANDARD_STREAM:
         sys.stdout.write(to_yaml(document))
     else:
         _write(file, to_yaml(document))
@@ -106,6 +105,13 @@ def apply_file(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on with other changes if one fails.")
     ] = False,
+    allow_lock_out: Annotated[
+        bool,
+        typer.Option(
+            "--allow-lock-out",
+            help="Also disable or demote the user that signs, or the last super user.",
+        ),
+    ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     as_document: AsDocument = False,
@@ -116,21 +122,26 @@ def apply_file(
     The difference is shown first. Everything is validated before anything is changed; changes stop
     at the first failure, and applying again goes on from there.
     """
-    if file == _STANDARD_INPUT and not (yes or dry_run or check):
+    if file == _STANDARD_STREAM and not (yes or dry_run or check):
         raise typer.BadParameter("a file from standard input needs --yes, --dry-run or --check")
     document = _read(file)
 
     async def compare(admin: AdminClient) -> tuple[str, Plan]:
         name = await _cluster(admin, cluster or document.cluster)
-        return name, await _plan(admin, name, document, prune=prune)
+        found = await _plan(admin, name, document, prune=prune, allow_lock_out=allow_lock_out)
+        return name, found
 
     name, found = run(name_server, _explaining(compare))
     _report(found.warnings)
-    plan_document = _plan_document(name, found)
+    lost: Losses = {}
+    deletes = any(each.action is Action.DELETE for each in found.changes)
+    if deletes and (check or dry_run or not yes):
+        lost = run(name_server, lambda admin: losses_of(admin, found))
+    plan_document = _plan_document(name, found, lost)
     if not found.changes:
         print_document(plan_document) if as_document else print(_NOTHING)
         return
-    effect = _difference(found)
+    effect = _difference(found, lost)
     if check:
         print_document(plan_document) if as_document else print(effect)
         raise typer.Exit(FAILED)
@@ -140,6 +151,8 @@ def apply_file(
         f"Apply to cluster {name}?", effect, plan_document,
         yes=yes, dry_run=dry_run, as_document=as_document,
     )  # fmt: skip
+    if not yes:
+        found = _as_agreed(found, run(name_server, _explaining(compare))[1])
     outcome = _carry_out(name_server, name, found, keep_going=keep_going)
     if as_document:
         failed = [
@@ -147,7 +160,10 @@ def apply_file(
         ]
         print_document(plan_document | {"done": len(outcome.done), "failed": failed})
     _end(outcome, len(found.changes), as_document=as_document)
-    _verify(name_server, name, document, prune=prune)
+    if found.is_locked_out:
+        _report(["the cluster is not compared again: who signed may not do that any more"])
+    else:
+        _verify(name_server, name, document, prune=prune)
 
 
 def load() -> dict[str, Any]:
@@ -160,6 +176,24 @@ def load() -> dict[str, Any]:
     for command in found.values():
         add_common_options(command, repeats=False)
     return add_tls_options(found)
+
+
+def _as_agreed(agreed: Plan, now: Plan) -> Plan:
+    """The plan for the cluster of now, which is to show what was agreed to; else the program ends.
+
+    A broker is sent all fields of an object, so those that the operator does not see are of now.
+    """
+    if _shown(now) != _shown(agreed):
+        print(_difference(now) if now.changes else _NOTHING, file=sys.stderr)
+        _report(now.warnings)
+        fail("nothing was changed: the cluster changed meanwhile; apply again", FAILED)
+    return now
+
+
+def _shown(found: Plan) -> object:
+    changes = summary(found.changes)
+    heads = [(each.action, each.kind, each.name, brokers) for each, brokers in changes]
+    return heads, [each.differences for each, _ in changes], found.warnings
 
 
 def _carry_out(name_server: str | None, cluster: str, found: Plan, *, keep_going: bool) -> Outcome:
@@ -200,10 +234,20 @@ def _verify(name_server: str | None, cluster: str, document: Document, *, prune:
         fail("these differences remain, though the brokers took the changes", FAILED)
 
 
-async def _plan(admin: AdminClient, cluster: str, document: Document, *, prune: bool) -> Plan:
+async def _plan(
+    admin: AdminClient,
+    cluster: str,
+    document: Document,
+    *,
+    prune: bool,
+    allow_lock_out: bool = False,
+) -> Plan:
     states = await read_cluster(admin, cluster, document.kinds)
     own, _ = own_credentials()
-    return plan(document, states, prune=prune, own_name=own, environment=os.environ)
+    return plan(
+        document, states, prune=prune, own_name=own, environment=os.environ,
+        allow_lock_out=allow_lock_out,
+    )  # fmt: skip
 
 
 def _explaining(act: Any) -> Any:
@@ -264,33 +308,47 @@ def _report_left_out(states: list[BrokerState]) -> None:
 
 def _read(file: Path) -> Document:
     try:
-        data = sys.stdin.buffer.read() if file == _STANDARD_INPUT else file.read_bytes()
+        data = sys.stdin.buffer.read() if file == _STANDARD_STREAM else file.read_bytes()
         return read_document(data, _name(file))
     except BolideError as exc:
         fail(reason_of(exc), exit_code_of(exc))
 
 
 def _name(file: Path) -> str:
-    return "standard input" if file == _STANDARD_INPUT else str(file)
+    return "standard input" if file == _STANDARD_STREAM else str(file)
 
 
 def _write(file: Path, text: str) -> None:
-    aside = file.with_name(f"{file.name}.tmp")
-    aside.unlink(missing_ok=True)
-    with create_file(aside, SECRET_MODE) as out:
-        out.write(text.encode())
-    aside.replace(file)
+    """Replace a file as a whole; what is no regular file, such as a pipe, is written to.
+
+    A symbolic link stays one, to the new file.
+    """
+    if file.exists() and not file.is_file():  # first: /dev/stdout resolves to no path
+        file.write_bytes(text.encode())
+        return
+    real = file.resolve()
+    number, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")  # mode 0600
+    aside = Path(name)
+    try:
+        with os.fdopen(number, "wb") as out:
+            out.write(text.encode())
+        aside.replace(real)
+    except BaseException:
+        aside.unlink()
+        raise
 
 
 # ---- a plan for people and for programs
 
 
-def _difference(found: Plan) -> str:
+def _difference(found: Plan, lost: Losses = _NOTHING_LOST) -> str:
     lines = []
     for change, brokers in summary(found.changes):
         gone = ", with its messages" if _loses_messages(change) else ""
         places = ", ".join(brokers)
         lines.append(f"{change.action.mark} {change.kind.noun} {change.name} ({places}){gone}")
+        if change.action is Action.DELETE:
+            lines += [f"    {each}" for each in _loss(lost.get((change.kind, change.name)))]
         is_new = change.action is Action.CREATE
         for each in change.differences:
             if not (is_new and each.is_default):
@@ -307,7 +365,44 @@ def _loses_messages(change: Change) -> bool:
     return change.action is Action.DELETE and change.kind is Kind.TOPICS
 
 
-def _plan_document(cluster: str, found: Plan) -> dict[str, Any]:
+def _loss(found: TopicDeletion | GroupDeletion | None) -> list[str]:
+    match found:
+        case TopicDeletion():
+            written = time_text(found.last_write_ms) if found.last_write_ms > 0 else "never"
+            text = f"{found.messages} messages in {found.queues} queues, last write {written}"
+            groups = [
+                f"group {each.group}: backlog {each.backlog}, {each.members} members online"
+                for each in found.groups
+            ]
+            return [text, *(groups or ["no group consumes it"])]
+        case GroupDeletion():
+            backlogs = [f"backlog {each.backlog} of topic {each.topic}" for each in found.topics]
+            return [f"{found.members} members online", *(backlogs or ["it has consumed nothing"])]
+        case None:
+            return []
+
+
+def _loss_document(found: TopicDeletion | GroupDeletion | None) -> dict[str, Any]:
+    match found:
+        case TopicDeletion():
+            groups = [
+                {"group": each.group, "members": each.members, "backlog": each.backlog}
+                for each in found.groups
+            ]
+            return {
+                "queues": found.queues,
+                "messages": found.messages,
+                "lastWrite": found.last_write_ms,
+                "groups": groups,
+            }
+        case GroupDeletion():
+            topics = [{"topic": each.topic, "backlog": each.backlog} for each in found.topics]
+            return {"members": found.members, "topics": topics}
+        case None:
+            return {}
+
+
+def _plan_document(cluster: str, found: Plan, lost: Losses) -> dict[str, Any]:
     """A row for each field, and for each object to be deleted."""
     rows: list[dict[str, Any]] = []
     for change, brokers in summary(found.changes):
@@ -317,6 +412,10 @@ def _plan_document(cluster: str, found: Plan) -> dict[str, Any]:
             "name": change.name,
             "brokers": brokers,
         }
+        if change.action is Action.DELETE:
+            loss = _loss_document(lost.get((change.kind, change.name)))
+            rows.append(head | {"field": None, "old": None, "new": None} | loss)
+            continue
         rows += [
             head | {"field": each.field, "old": each.old, "new": each.new}
             for each in change.differences

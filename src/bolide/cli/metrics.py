@@ -8,9 +8,19 @@ import typer
 
 from bolide.cli.command_line import ExitOnError
 
+
+def _printable(job: str) -> str:
+    if not job.isprintable():
+        raise typer.BadParameter(f"{job!r} has characters that cannot be printed in a file")
+    return job
+
+
 Job = Annotated[
     str,
-    typer.Option(help="Name of the cluster's servers in the scrape configuration of Prometheus."),
+    typer.Option(
+        help="Name of the cluster's servers in the scrape configuration of Prometheus.",
+        callback=_printable,
+    ),
 ]
 Into = Annotated[
     Path | None, typer.Option("--into", metavar="FILE", help="Write to this file, not to stdout.")

@@ -8,7 +8,7 @@ from bolide.controller.config import ControllerConfig
 from bolide.metrics.exporter import Collection, Readiness
 from bolide.metrics.families import Family, Kind, Scope, Series
 from bolide.metrics.requests import code_name, rpc_families
-from bolide.metrics.settings import pairs_of
+from bolide.metrics.settings import labels_of
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.remoting.latencies import RpcLatencies
 
@@ -49,7 +49,7 @@ class ControllerMetrics:
         self._knows_leader = knows_leader
         self._alive = alive
         self._directory = config.controller_store_path
-        labels = pairs_of("metricsLabel", config.metrics_label) | {
+        labels = labels_of(config) | {
             "address": config.own.address,
             "group": config.controller_d_leger_group,
             "peer_id": config.own.id,

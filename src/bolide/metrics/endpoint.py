@@ -141,9 +141,9 @@ class Endpoint:
             response = await self._respond(request)
             async with asyncio.timeout(_RESPONSE_TIMEOUT):
                 await _send(protocol, writer, request, response)
-            if protocol.our_state is not h11.DONE or protocol.their_state is not h11.DONE:
-                await _finish(writer)
-                return
+                if protocol.our_state is not h11.DONE or protocol.their_state is not h11.DONE:
+                    await _finish(writer)
+                    return
             protocol.start_next_cycle()
             within = _IDLE_TIMEOUT
 

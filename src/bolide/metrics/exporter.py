@@ -6,16 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import chain
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from bolide.metrics.endpoint import Asked, Endpoint, Response, json_response, listen, text_response
 from bolide.metrics.exposition import CONTENT_TYPE, Pace, compress, render
 from bolide.metrics.families import Family, Kind, Series
+from bolide.metrics.periodic import PeriodicExport, Sender, Stopped
 from bolide.metrics.settings import ExporterType, MetricsSettings
 from bolide.remoting.tasks import uninterrupted
 
@@ -25,7 +25,6 @@ T = TypeVar("T")
 
 _REUSED = 1.0
 """Seconds for which a text answers further requests: many scrapes cost no more than one."""
-_STOP_TIMEOUT = 5.0
 _ANY_ROLE = "role=any"
 """A query of /readyz: a slave is ready, too."""
 
@@ -46,18 +45,6 @@ class Readiness:
 Collection = Callable[[Callable[[], None]], Iterator[Family]]
 """Yields the families of a server, on a thread. It calls its argument after every little work, so
 that the interpreter is not held for long."""
-
-
-class Sender(Protocol):
-    """Sends families to another program; for one thread."""
-
-    def export(self, families: Iterable[Family]) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Stopped(Exception):
-    """The server stops: a collection ends early."""
 
 
 class Exporter:
@@ -85,13 +72,12 @@ class Exporter:
         self._readiness = readiness
         self._any_port = any_port and not config.metrics_port_given
         self._endpoint: Endpoint | None = None
-        # A collector that does not answer must not hold up the next scrape.
         self._threads = ThreadPoolExecutor(2, "bolide-metrics")
         self._stopping = threading.Event()
         self._running: dict[bool, asyncio.Task[list[bytes]]] = {}
         """Collections under way, by whether the result is compressed."""
         self._recent: dict[bool, list[bytes]] = {}
-        self._periodic: asyncio.Task[None] | None = None
+        self._periodic: PeriodicExport | None = None
         self._scrapes = 0
         self._seconds = 0.0
         self._dropped: dict[str, int] = {}
@@ -115,7 +101,7 @@ class Exporter:
         self._endpoint = Endpoint(listener, routes)
         await self._endpoint.open()
         if sender is not None:
-            self._periodic = asyncio.create_task(self._send(sender), name="metrics-export")
+            self._periodic = PeriodicExport(*sender, self._begin_export)
         return self
 
     async def __aexit__(
@@ -133,10 +119,11 @@ class Exporter:
     async def quiet(self) -> None:
         """Collect no more: what collections read is about to be closed. Health is still served."""
         if self._periodic is not None:
-            self._periodic.cancel()
-            await asyncio.gather(self._periodic, return_exceptions=True)
+            await self._periodic.finish()
+        self._stopping.set()  # a collection that still runs ends here
+        if self._periodic is not None:
+            await self._periodic.close()
             self._periodic = None
-        self._stopping.set()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     def _sender(self) -> tuple[Sender, float] | None:
@@ -261,28 +248,9 @@ class Exporter:
 
     # ---- to others
 
-    async def _send(self, given: tuple[Sender, float]) -> None:
-        """Export periodically, and once more at the end."""
-        sender, interval = given
-        try:
-            while True:
-                await asyncio.sleep(interval)
-                await self._on_thread(self._export, sender, await self._begun())
-        finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_STOP_TIMEOUT):
-                    await asyncio.shield(self._last_export(sender))
-
-    async def _last_export(self, sender: Sender) -> None:
-        await self._on_thread(self._export, sender, await self._begun())
-        await self._on_thread(sender.close)
-
-    def _export(self, sender: Sender, collection: Collection) -> None:
-        pace = self._pace()
-        try:
-            sender.export(_paced(self._families(collection, pace), pace))
-        except Exception:
-            log.exception("the metrics could not be exported")
+    async def _begin_export(self) -> Iterator[Family]:
+        collection, pace = await self._begun(), self._pace()
+        return _paced(self._families(collection, pace), pace)
 
 
 def _process_metrics() -> Iterator[bytes]:

@@ -4,6 +4,7 @@ A family is cheap to make and is read once, on a thread. Its series may be a gen
 is counted at a scrape need not be in memory as a whole.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -34,7 +35,8 @@ class Scope:
     @property
     def shown(self) -> tuple[tuple[str, str], ...]:
         """All labels as Prometheus sees them."""
-        return self.labels + ((("otel_scope_name", self.meter),) if self.meter else ())
+        named = tuple((label_name(name), value) for name, value in self.labels)
+        return named + ((("otel_scope_name", self.meter),) if self.meter else ())
 
 
 @dataclass(slots=True)
@@ -75,6 +77,12 @@ class Family:
                 continue
             shown += 1
             yield series
+
+
+def label_name(name: str) -> str:
+    """A name as Prometheus can read it, made as OpenTelemetry's exporter makes it."""
+    plain = re.sub(r"[^a-zA-Z0-9_]", "_", name)
+    return f"_{plain}" if plain[:1].isdigit() else plain
 
 
 def truth(value: bool) -> str:

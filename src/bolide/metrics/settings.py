@@ -6,6 +6,7 @@ from typing import Final
 
 from bolide.config import option
 from bolide.errors import ConfigError
+from bolide.metrics.families import label_name
 from bolide.remoting.settings import LOOPBACK
 
 _DAY_MS = 86_400_000
@@ -15,6 +16,16 @@ BROKER_PORT: Final = 5557
 """RocketMQ's default; the other servers look for a free port from lower ones on."""
 NAME_SERVER_PORT: Final = 5547
 CONTROLLER_PORT: Final = 5537
+
+TAKEN_LABELS: Final = frozenset({
+    "address", "aggregation", "broker_set", "cluster", "consume_mode", "consumer_group", "group",
+    "invocation_status", "is_long_polling", "is_retry", "is_system", "kind", "language", "le",
+    "message_type", "node_id", "node_type", "otel_scope_name", "peer_id", "protocol_type",
+    "put_status", "queue_id", "reason", "request_code", "request_handle_status", "request_type",
+    "response_code", "result", "storage_medium", "storage_type", "timer_bound_s", "topic",
+    "version",
+})  # fmt: skip
+"""Labels that metrics have of themselves: a second one would make /metrics unreadable."""
 
 
 class ExporterType(StrEnum):
@@ -112,7 +123,7 @@ def with_port_given(texts: dict[str, str]) -> dict[str, str]:
 
 def check_metrics(config: MetricsSettings) -> None:
     """Raises ConfigError if the settings contradict each other."""
-    pairs_of("metricsLabel", config.metrics_label)
+    labels_of(config)
     pairs_of("metricsGrpcExporterHeader", config.metrics_grpc_exporter_header or "", secret=True)
     is_sent = config.metrics_exporter_type is ExporterType.OTLP_GRPC
     if is_sent and not config.metrics_grpc_exporter_target.strip():
@@ -120,6 +131,28 @@ def check_metrics(config: MetricsSettings) -> None:
             "metricsExporterType=OTLP_GRPC: set metricsGrpcExporterTarget to the address of an"
             " OpenTelemetry collector, such as http://127.0.0.1:4317"
         )
+
+
+def labels_of(config: MetricsSettings) -> dict[str, str]:
+    """The labels of metricsLabel.
+
+    Raises:
+        ConfigError: Prometheus could not read a metric that has them.
+    """
+    labels = pairs_of("metricsLabel", config.metrics_label)
+    shown: dict[str, str] = {}
+    for name in labels:
+        plain = label_name(name)
+        if plain in TAKEN_LABELS or plain.startswith("__"):
+            why = "is reserved" if plain.startswith("__") else "is a label of metrics already"
+            raise ConfigError(f"metricsLabel={name!r}: {plain} {why}; choose another name")
+        if plain in shown:
+            raise ConfigError(
+                f"metricsLabel={name!r}: for Prometheus it is the same name as {shown[plain]!r};"
+                " choose another one"
+            )
+        shown[plain] = name
+    return labels
 
 
 def pairs_of(key: str, text: str, *, secret: bool = False) -> dict[str, str]:

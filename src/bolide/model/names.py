@@ -97,6 +97,12 @@ def is_internal(topic: str) -> bool:
     return topic in _INTERNAL or topic.startswith(_REVIVE_PREFIX)
 
 
+def is_reserved(topic: str) -> bool:
+    """Whether a topic belongs to the brokers or to one group, and users do not send to it."""
+    kinds = (DEAD_LETTER_PREFIX, RETRY_PREFIX, PARK_PREFIX, SYSTEM_TOPIC_PREFIX)
+    return topic in SYSTEM_TOPICS or is_internal(topic) or topic.startswith(kinds)
+
+
 def is_system_group(group: str) -> bool:
     """Whether a group is not made by users."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from bolide.metrics.exporter import Collection, Readiness
 from bolide.metrics.families import Family, Kind, Scope
 from bolide.metrics.requests import rpc_families
-from bolide.metrics.settings import pairs_of
+from bolide.metrics.settings import labels_of
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.routes import RouteTable
 from bolide.remoting.latencies import RpcLatencies
@@ -34,7 +34,7 @@ class NameServerMetrics:
         self._connections = connections
         self._is_serving = is_serving
         self._others = others
-        labels = pairs_of("metricsLabel", config.metrics_label) | {"node_type": "namesrv"}
+        labels = labels_of(config) | {"node_type": "namesrv"}
         self._scope = Scope(tuple(sorted(labels.items())))
 
     def begin(self) -> Collection:

@@ -15,7 +15,7 @@ from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.protocol.header import Header
 from bolide.protocol.refusals import InvalidParameter, Refusal, ServerError
-from bolide.remoting.latencies import RpcLatencies, RpcOutcome
+from bolide.remoting.latencies import OTHER, RpcLatencies, RpcOutcome
 
 if TYPE_CHECKING:
     from bolide.remoting.connection import Connection
@@ -294,7 +294,9 @@ class Dispatcher:
         *,
         is_long_polling: bool = False,
     ) -> bytes | None:
-        outcome = RpcOutcome(frame.code, response.code, is_long_polling, frame.is_one_way)
+        outcome = OTHER  # a client chooses the code: it must not fill the table
+        if frame.code in self.routes:
+            outcome = RpcOutcome(frame.code, response.code, is_long_polling, frame.is_one_way)
         self.latencies.add(outcome, monotonic() - started)
         try:
             if self._gate is not None:

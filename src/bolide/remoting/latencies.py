@@ -13,7 +13,7 @@ BOUNDS: Final = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000, 5000)
 RPC_BOUNDS: Final = BOUNDS[:-1]
 """RocketMQ's buckets of `rocketmq_rpc_latency`."""
 MAX_OUTCOMES: Final = 2000
-"""Clients choose request codes; further outcomes are counted as `OTHER`."""
+"""Further outcomes are counted as `OTHER`, as are requests that no handler is for."""
 
 
 class RpcOutcome(NamedTuple):

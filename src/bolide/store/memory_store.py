@@ -191,6 +191,10 @@ class MemoryStore(Queries):
     def flushed(self) -> int:
         return self.log.written
 
+    @property
+    def sound_end(self) -> int:
+        return self.log.written
+
     def wait_flushed(self, appended: Appended, timeout: float | None = None) -> bool:
         return appended.end <= self.flushed
 

@@ -1,10 +1,15 @@
 """Servers with scripted replies, and an AdminClient connected to them."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Protocol
+
+from typer.testing import CliRunner
 
 from bolide.admin import AdminClient
+from bolide.cli import app
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo, QueueRoute, TopicRoute
 from bolide.protocol.codes import RequestCode
@@ -80,14 +85,30 @@ async def cast(*names: str, unknown_topics: tuple[str, ...] = ()) -> AsyncIterat
         brokers = {name: Scripted() for name in names or ("broker-a",)}
         for broker in brokers.values():
             await stack.enter_async_context(broker.server)
-        _describe(name_server, brokers, unknown_topics)
+        describe(name_server, brokers, unknown_topics)
         admin = await stack.enter_async_context(AdminClient(name_server.address))
         yield Cast(name_server, brokers, admin)
 
 
-def _describe(
-    name_server: Scripted, brokers: dict[str, Scripted], unknown_topics: tuple[str, ...]
+async def run(stage: Cast, *words: str, at: str = "") -> tuple[int, str, str]:
+    """Run an admin command: its exit code, and what it prints on both streams."""
+    place = ("-n", at or stage.name_server.address)
+    done = await asyncio.to_thread(CliRunner().invoke, app, ["admin", *words, *place])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+class Addressed(Protocol):
+    """A server of which only the address matters."""
+
+    @property
+    def address(self) -> str: ...
+
+
+def describe(
+    name_server: Scripted, brokers: Mapping[str, Addressed], unknown_topics: tuple[str, ...] = ()
 ) -> None:
+    """Have a NameServer name these brokers."""
     places = {
         name: BrokerRoute(broker_name=name, cluster=CLUSTER, broker_addrs={0: broker.address})
         for name, broker in brokers.items()

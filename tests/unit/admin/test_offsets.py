@@ -2,14 +2,17 @@
 
 import pytest
 
-from bolide.admin.offsets import AT_END, OffsetMove, Rollback
+from bolide.admin.errors import OffsetOutOfRange, QueueUnknown
+from bolide.admin.offset_moves import OffsetMove, Rollback
+from bolide.admin.offsets import AT_END
+from bolide.protocol.bodies.groups import GroupConfigTable
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import ResetOffsets
 from bolide.protocol.bodies.stats import ConsumeStats, QueueProgress
 from bolide.protocol.bodies.topics import TopicOffset, TopicStats
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.offsets import OffsetReply
-from bolide.protocol.refusals import ConsumerNotOnline, QueryNotFound
+from bolide.protocol.refusals import ConsumerNotOnline, GroupNotFound, QueryNotFound
 from bolide.remoting.dispatch import Reply
 from tests.support.aio import on_loop
 from tests.unit.admin.scripted import Cast, cast
@@ -158,6 +161,56 @@ async def test_a_queue_never_consumed_has_no_position() -> None:
         assert await stage.admin.offsets.find_committed("billing", FIRST) == 6
 
 
+RESETS = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+
+
+@pytest.mark.parametrize("itself", ["true", "false"])
+@on_loop
+async def test_one_queue_is_moved_once_and_only_to_where_it_reaches(itself: str) -> None:
+    async with cast() as stage:
+        broker, offsets = stage.first, stage.admin.offsets
+        broker.answers(RequestCode.GET_BROKER_CONFIG, f"useServerSideResetOffset={itself}".encode())
+        broker.answers(RequestCode.UPDATE_CONSUMER_OFFSET)
+        broker.answers(RESETS, ResetOffsets())
+        ends = {FIRST: TopicOffset(min_offset=1, max_offset=9)}
+        broker.answers(RequestCode.GET_TOPIC_STATS_INFO, TopicStats(offset_table=ends))
+
+        with pytest.raises(OffsetOutOfRange, match="offset 999 is not in the queue"):
+            await offsets.reset_queue(broker.address, "billing", FIRST, 999)
+        with pytest.raises(QueueUnknown, match="no queue 1 of topic 'Orders'; it has 0"):
+            await offsets.reset_queue(broker.address, "billing", SECOND, 5)
+        with pytest.raises(OffsetOutOfRange):
+            await offsets.plan_queue_reset(broker.address, "billing", FIRST, 10)
+        assert not committed(stage)
+        assert not broker.fields_of(RESETS)
+
+        await offsets.reset_queue(broker.address, "billing", FIRST, 9)
+        moved = [(int(each["queueId"]), int(each["offset"])) for each in broker.fields_of(RESETS)]
+        # A broker that leaves resets to consumers would move all queues of the topic.
+        wanted: tuple[list[object], ...] = ([(0, 9)], [])
+        assert (moved, committed(stage)) == (wanted if itself == "true" else wanted[::-1])
+
+
+@on_loop
+async def test_a_plan_for_an_unknown_group_is_refused_where_the_move_would_be() -> None:
+    async with cast() as stage:
+        script(stage, consumed({FIRST: (10, 5)}))
+        ends = {FIRST: TopicOffset(min_offset=1, max_offset=10)}
+        stage.first.answers(RequestCode.GET_TOPIC_STATS_INFO, TopicStats(offset_table=ends))
+        offsets = stage.admin.offsets
+        assert len(await offsets.plan_reset("nobody", "Orders", AT_END)) == 1  # RocketMQ 4.9
+
+        stage.first.answers(RequestCode.GET_BROKER_CONFIG, b"useServerSideResetOffset=true")
+        stage.first.answers(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable())
+
+        with pytest.raises(GroupNotFound, match="has no group 'nobody'"):
+            await offsets.plan_reset("nobody", "Orders", AT_END)
+        with pytest.raises(GroupNotFound):
+            await offsets.plan_queue_reset(stage.first.address, "nobody", FIRST, 2)
+        with pytest.raises(GroupNotFound):
+            await offsets.plan_copy("billing", "nobody", "Orders")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "redelivered", "skipped"),
     [
@@ -165,11 +218,14 @@ async def test_a_queue_never_consumed_has_no_position() -> None:
         (5, 8, 0, 3),
         (8, 0, 5, 0),  # the first three messages are deleted
         (0, 5, 0, 2),
-        (None, 5, 0, 0),
+        (5, 99, 0, 5),  # the queue ends at 10
+        (99, 5, 5, 0),
+        (None, 5, 0, None),  # it begins where its first member says
+        (None, 3, 0, 0),
     ],
 )
 def test_a_move_counts_stored_messages_only(
-    before: int | None, after: int, redelivered: int, skipped: int
+    before: int | None, after: int, redelivered: int, skipped: int | None
 ) -> None:
     move = OffsetMove(FIRST, 3, 10, before, after)
 

@@ -1,17 +1,24 @@
 """What keeps a broker from being stopped, of brokers that answer as RocketMQ's do."""
 
+import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from bolide.admin.drain import Plan
 from bolide.admin.open_work import Round, Watch
+from bolide.cli import app
 from bolide.model.names import HALF_TOPIC, SCHEDULE_TOPIC
-from bolide.protocol.bodies.consumers import ProducerTable
+from bolide.protocol.bodies.consumers import Connection, ConsumerConnections, ProducerTable
+from bolide.protocol.bodies.groups import GroupList
+from bolide.protocol.bodies.heartbeat import MessageModel, Subscription
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.replication import HaConnection, HaStatus
 from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo, KvTable
@@ -24,7 +31,12 @@ from bolide.protocol.bodies.topics import (
 )
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.offsets import OffsetReply
-from bolide.protocol.refusals import RequestCodeNotSupported, TopicNotFound
+from bolide.protocol.refusals import (
+    QueryNotFound,
+    RequestCodeNotSupported,
+    ServerError,
+    TopicNotFound,
+)
 from bolide.remoting.dispatch import Reply
 from tests.support.aio import on_loop
 from tests.unit.admin.scripted import CLUSTER, Cast, _reply, cast
@@ -156,7 +168,8 @@ async def test_pops_in_flight_are_open_and_then_unknown() -> None:
         old = await watch.round()
 
     assert kinds(recent) == {"pop": 3}
-    assert old.is_safe
+    assert not old.open
+    assert not old.is_safe
     assert any("at most 3 records of the revive log" in reason for reason in old.unknown)
 
 
@@ -171,7 +184,8 @@ async def test_what_a_broker_does_not_tell_is_named() -> None:
         stage.first.answers(RequestCode.GET_BROKER_HA_STATUS, unsupported)
         found = await watch.round()
 
-    assert found.is_safe
+    assert not found.open
+    assert not found.is_safe
     reasons = " ".join(found.unknown)
     for words in (
         "transactions that are kept in RocksDB",
@@ -179,3 +193,96 @@ async def test_what_a_broker_does_not_tell_is_named() -> None:
         "RocketMQ before 5.0",
     ):
         assert words in reasons
+
+
+def refused(_fields: dict[str, str]) -> Reply:
+    raise ServerError("the timers are not ready")
+
+
+@on_loop
+async def test_timers_that_a_broker_does_not_tell_are_not_taken_for_none() -> None:
+    async with watching(Broker(settings="timerWheelEnable=true\n")) as (watch, stage):
+        stage.first.answers(RequestCode.GET_TIMER_METRICS, refused)
+        found = await watch.round()
+
+    assert (found.open, found.unknown) == ((), ("timers: the timers are not ready",))
+    assert not found.is_safe
+
+
+@on_loop
+async def test_queues_that_are_only_read_count_though_no_broker_lists_them() -> None:
+    """A topic of four queues that producers now write to one of: three have two messages each."""
+    broker = Broker(lag=(2, 2), ends=(("T", 0, 2),))
+    bounds = {
+        MessageQueue("T", "broker-a", n): TopicOffset(min_offset=0, max_offset=2) for n in range(4)
+    }
+
+    def position(fields: dict[str, str]) -> Reply:
+        if fields["queueId"] == "3":
+            raise QueryNotFound("never consumed")
+        return Reply(header=OffsetReply(1))
+
+    async with watching(broker) as (watch, stage):
+        stage.first.answers(RequestCode.GET_TOPIC_STATS_INFO, TopicStats(offset_table=bounds))
+        stage.first.answers(RequestCode.QUERY_CONSUMER_OFFSET, position)
+        table = {"T": TopicConfig(topic_name="T")}
+        stage.first.answers(
+            RequestCode.GET_ALL_TOPIC_CONFIG, MappedTopicConfigTable(topic_config_table=table)
+        )
+        found = await watch.round()
+
+    groups = [(each.what, each.count) for each in found.open if each.kind == "groups"]
+    assert groups == [("group G has to consume topic T", 4)]
+
+
+@on_loop
+async def test_a_group_that_comes_while_nothing_is_written_is_seen() -> None:
+    broker = Broker(ends=(("T", 0, 5),))
+    async with watching(broker) as (watch, stage):
+        alone = await watch.round()
+        stage.first.answers(
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList(group_list=["late", "elsewhere"])
+        )
+
+        def members(fields: dict[str, str]) -> Reply:
+            topic = "T" if fields["consumerGroup"] == "late" else "Other"
+            return _reply(
+                ConsumerConnections(
+                    connection_set=[Connection(client_id="c")],
+                    message_model=MessageModel.CLUSTERING,
+                    subscription_table={topic: Subscription(topic=topic)},
+                )
+            )
+
+        stage.first.answers(RequestCode.GET_CONSUMER_CONNECTION_LIST, members)
+        joined = await watch.round()
+
+    assert alone.is_safe
+    assert [(each.what, each.count) for each in joined.open] == [
+        ("group late has to consume topic T", 5)
+    ]
+
+
+@on_loop
+async def test_what_is_not_known_is_accepted_by_name_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    async with watching(Broker(settings="transRocksDBEnable=true\n")) as (_, stage):
+        words = ("drain", "--check", "-b", stage.first.address, "-n", stage.name_server.address)
+
+        def drain(*more: str) -> Any:
+            return CliRunner().invoke(app, ["admin", *words, *more])
+
+        doubtful = await asyncio.to_thread(drain)
+        (document,) = json.loads((await asyncio.to_thread(drain, "--json")).stdout)
+        accepted = await asyncio.to_thread(drain, "--accept-unknown")
+
+    reason = "transactions that are kept in RocksDB"
+    assert doubtful.exit_code == 1
+    assert "is not known to be safe to stop" in doubtful.stdout
+    assert "--accept-unknown takes what the broker does not tell for done" in doubtful.stderr
+    assert (document["safe"], document["open"], document["unknown"]) == (False, [], [reason])
+    assert accepted.exit_code == 0
+    assert "is safe to stop" in accepted.stdout
+    assert f"not known of broker-a: {reason}" in accepted.stdout

@@ -13,7 +13,7 @@ from bolide.protocol.bodies.topics import (
     TopicStats,
 )
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.refusals import ServerError, TopicNotFound
+from bolide.protocol.refusals import RequestCodeNotSupported, ServerError, TopicNotFound
 from bolide.remoting.dispatch import Reply
 from tests.support.aio import on_loop
 from tests.unit.admin.scripted import CLUSTER, cast
@@ -117,6 +117,21 @@ async def test_a_deleted_topic_goes_from_brokers_before_name_servers() -> None:
         code, fields = stage.name_server.asked[-1]
         assert code == RequestCode.DELETE_TOPIC_IN_NAMESRV
         assert fields == {"topic": "Orders", "clusterName": CLUSTER}
+
+
+@on_loop
+async def test_a_broker_that_fails_does_not_keep_a_topic_elsewhere() -> None:
+    async with cast("broker-a", "broker-b") as stage:
+        living = stage.brokers["broker-b"]
+        living.answers(RequestCode.DELETE_TOPIC_IN_BROKER)
+        stage.name_server.answers(RequestCode.DELETE_TOPIC_IN_NAMESRV)
+
+        with pytest.raises(RequestCodeNotSupported) as caught:
+            await stage.admin.topics.delete("Orders", CLUSTER)
+
+        assert f"done at {living.address}; repeat it for the others" in caught.value.__notes__
+        assert living.fields_of(RequestCode.DELETE_TOPIC_IN_BROKER)
+        assert stage.name_server.fields_of(RequestCode.DELETE_TOPIC_IN_NAMESRV)
 
 
 @on_loop

@@ -1,6 +1,11 @@
 """Broker statistics: sums, rates per minute, hour and day, and totals since midnight."""
 
+import sys
 import time
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -369,3 +374,47 @@ def test_many_counters_are_sampled_a_few_at_a_time(
     clock.advance(10)
     assert sum(1 for _ in statistics.sample_in_slices()) >= 10
     assert {statistics.put_tps(f"T{number}") for number in range(3000)} == {1.0}
+
+
+@pytest.mark.parametrize(("forget", "name"), [("forget_topic", "T0"), ("forget_group", "g0")])
+def test_a_deletion_is_no_work_for_other_topics_and_groups(forget: str, name: str) -> None:
+    def work(others: int) -> int:
+        """Instructions of a deletion among so many others."""
+        statistics = Statistics("c")
+        traffic = statistics.traffic
+        for number in range(others + 1):
+            group, topic = f"g{number}", f"T{number}"
+            statistics.sent(topic, 0, 1, 10, 0.001)
+            statistics.got(group, topic, 0, 1, 10)
+            statistics.fell_behind(group, topic, 0, 10, 1.0)
+            statistics.dead_lettered(group, topic, by_broker=True)
+            traffic.message_in(topic, "normal", [10])
+            traffic.pulled(group, topic, 1, 10)
+            traffic.message_revived(group, topic)
+        done = instructions(partial(getattr(statistics, forget), name))
+        for table in (traffic.delivered, traffic.dead, traffic.revived):
+            assert len(table) == others
+        assert statistics.view("GROUP_GET_FALL_SIZE", "0@T0@g0") is None
+        assert statistics.view("GROUP_GET_FALL_SIZE", "0@T1@g1") is not None
+        return done
+
+    assert work(others=500) == work(others=5)
+
+
+def instructions(call: Callable[[], object]) -> int:
+    """How many instructions of Python a call executes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count

@@ -122,6 +122,22 @@ async def test_bad_and_slow_clients_harm_nobody(monkeypatch: pytest.MonkeyPatch)
 
 
 @on_loop
+async def test_the_end_of_a_connection_has_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never_flushed(_: object) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(endpoint, "_RESPONSE_TIMEOUT", 0.1)
+    monkeypatch.setattr(endpoint, "_finish", never_flushed)
+    async with serving(Server()) as exporter:
+        assert exporter.address is not None
+        host, _, port = exporter.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert b"ok" in await asyncio.wait_for(reader.read(), 5)  # to its end
+        writer.close()
+
+
+@on_loop
 async def test_many_idle_connections_leave_room_for_the_next_one() -> None:
     async with serving(Server()) as exporter:
         assert exporter.address is not None

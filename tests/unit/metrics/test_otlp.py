@@ -1,11 +1,13 @@
 """Export to an OpenTelemetry collector: a real gRPC server that keeps what it receives."""
 
 import asyncio
+import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pytest
@@ -13,8 +15,9 @@ import pytest
 from bolide.broker.settings.config import load_settings
 from bolide.distribution import Distribution
 from bolide.errors import ConfigError
+from bolide.metrics import periodic
 from bolide.metrics.exporter import Collection, Exporter, Readiness
-from bolide.metrics.families import Family, Kind, Scope
+from bolide.metrics.families import Family, Kind, Scope, Series
 from bolide.metrics.otlp import OtlpSender
 from bolide.metrics.settings import ExporterType, MetricsSettings
 from tests.support.aio import on_loop, until
@@ -42,11 +45,14 @@ class Collector:
         self.scopes: set[str] = set()
         self.headers: dict[str, str] = {}
         self.calls = 0
+        self.is_refusing = False
         outer = self
 
         class Service(metrics_service_pb2_grpc.MetricsServiceServicer):
             def Export(self, request: Any, context: Any) -> Any:  # noqa: N802  of the protocol
                 outer.calls += 1
+                if outer.is_refusing:
+                    context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not now")
                 outer.headers = dict(context.invocation_metadata())
                 for resource in request.resource_metrics:
                     for scope in resource.scope_metrics:
@@ -131,20 +137,41 @@ def test_growth_instead_of_totals(collector: Collector) -> None:
     source = Source()
     sender = OtlpSender(
         Settings(
-            metrics_in_delta=True, metrics_grpc_exporter_target=f"http://127.0.0.1:{collector.port}"
+            metrics_in_delta=True,
+            metrics_grpc_exporter_target=f"http://127.0.0.1:{collector.port}",
+            metrics_export_batch=2,  # of three points
         )
     )
-    sender.export(source.families())
+
+    def export() -> tuple[int, list[int], float]:
+        """What the collector has received: a count, and a histogram's buckets and sum."""
+        sender.export(source.families())
+        counted = collector.metrics["rocketmq_messages_in_total"].sum
+        assert counted.aggregation_temporality == 1  # AGGREGATION_TEMPORALITY_DELTA
+        (sizes,) = collector.metrics["rocketmq_message_size"].histogram.data_points
+        assert not sizes.HasField("min")  # nobody measured it
+        assert not sizes.HasField("max")
+        return counted.data_points[0].as_int, list(sizes.bucket_counts), sizes.sum
+
+    assert export() == (5, [2, 0, 0], 10)
     source.count += 2
     source.sizes.add(50)
-    sender.export(source.families())
+    assert export() == (2, [0, 1, 0], 50)
+    lag = collector.metrics["rocketmq_consumer_lag_latency"].gauge.data_points[0]
+    assert lag.as_int == 1500
+    # What the collector did not take is sent with what came later.
+    collector.is_refusing, calls = True, collector.calls
+    source.count += 1
+    export()
+    assert collector.calls == calls + 1  # not once for each batch
+    collector.is_refusing = False
+    source.count += 1
+    assert export() == (2, [0, 0, 0], 0)
+    # A topic is deleted and made again.
+    source.count, source.sizes = 3, Distribution((10, 100))
+    source.sizes.add(5)
+    assert export() == (3, [1, 0, 0], 5)
     sender.close()
-    counted = collector.metrics["rocketmq_messages_in_total"].sum
-    assert counted.data_points[0].as_int == 2
-    assert counted.aggregation_temporality == 1  # AGGREGATION_TEMPORALITY_DELTA
-    (sizes,) = collector.metrics["rocketmq_message_size"].histogram.data_points
-    assert (list(sizes.bucket_counts), sizes.sum) == ([0, 1, 0], 50)
-    assert collector.metrics["rocketmq_consumer_lag_latency"].gauge.data_points[0].as_int == 1500
 
 
 @on_loop
@@ -156,6 +183,81 @@ async def test_a_collector_that_is_away_harms_nobody() -> None:
     async with Exporter(config, source.begin, Readiness):
         await asyncio.sleep(0.3)
     assert source.threads
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+@on_loop
+async def test_a_collector_that_hangs_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch, is_running: bool
+) -> None:
+    monkeypatch.setattr(periodic, "_STOP_TIMEOUT", 0.3)
+    exports, most = 0, 0
+    real = OtlpSender.export
+
+    def counted(sender: OtlpSender, families: Iterable[Family]) -> None:
+        nonlocal exports, most
+        exports += 1
+        most = max(most, exports)
+        real(sender, families)
+        exports -= 1
+
+    monkeypatch.setattr(OtlpSender, "export", counted)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = Settings(
+            metrics_grpc_exporter_target=f"http://127.0.0.1:{silent.getsockname()[1]}",
+            metric_grpc_exporter_interval=0.05 if is_running else 60.0,
+            metric_grpc_exporter_timeout=60.0,
+            metrics_export_batch=1,
+        )
+        source = Source()
+        async with Exporter(config, source.begin, Readiness):
+            if is_running:
+                await until(lambda: exports == 1)
+        assert (exports, most) == (0, 1)
+    threads = [each for each in threading.enumerate() if "metrics-export" in each.name]
+    assert all(each.daemon for each in threads)
+
+
+@on_loop
+async def test_a_long_collection_ends_with_the_server(
+    monkeypatch: pytest.MonkeyPatch, collector: Collector
+) -> None:
+    monkeypatch.setattr(periodic, "_STOP_TIMEOUT", 0.1)
+    is_collecting = False
+
+    def endless() -> Iterator[Series]:
+        nonlocal is_collecting
+        is_collecting = True
+        try:
+            for number in count():
+                yield (str(number),), number
+        finally:
+            is_collecting = False
+
+    def begin() -> Collection:
+        return lambda _: iter([Family("g", Kind.GAUGE, "x", endless(), labels=("n",), limit=1)])
+
+    config = Settings(metrics_grpc_exporter_target=f"http://127.0.0.1:{collector.port}")
+    async with Exporter(config, begin, Readiness) as exporter:
+        await until(lambda: is_collecting)
+        await exporter.quiet()
+        assert not is_collecting  # what it reads is closed now
+
+
+@on_loop
+async def test_a_collection_that_fails_is_the_loss_of_one_export(collector: Collector) -> None:
+    source, begun = Source(), 0
+
+    def begin() -> Collection:
+        nonlocal begun
+        begun += 1
+        if begun == 1:
+            raise RuntimeError("dictionary changed size during iteration")
+        return source.begin()
+
+    config = Settings(metrics_grpc_exporter_target=f"http://127.0.0.1:{collector.port}")
+    async with Exporter(config, begin, Readiness):
+        await until(lambda: collector.calls >= 1)
 
 
 def test_settings_that_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:

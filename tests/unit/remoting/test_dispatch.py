@@ -18,6 +18,7 @@ from bolide.protocol.refusals import NoPermission, TopicNotFound
 from bolide.remoting.calls import ConnectionLimits
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Dispatcher, Reply, Request, RequestHook, handles
+from bolide.remoting.latencies import MAX_OUTCOMES, OTHER, RpcOutcome
 from tests.support.aio import on_loop
 from tests.support.transport import FakeTransport
 from tests.support.wire import request_bytes, response_of
@@ -135,6 +136,16 @@ def test_a_failure_becomes_a_system_error_and_is_logged_with_its_traceback(
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
+
+
+def test_codes_that_nobody_handles_do_not_fill_the_table_of_latencies() -> None:
+    dispatcher = Dispatcher(Handlers())
+    connection = Connection(dispatcher, ConnectionLimits())
+    for code in range(20_000, 20_000 + 2 * MAX_OUTCOMES):
+        dispatcher.dispatch(Frame(code=code), connection)
+    dispatcher.dispatch(Frame(code=SYNC), connection)
+    found = {outcome: sum(each.counts) for outcome, each in dispatcher.latencies.snapshot()}
+    assert found == {OTHER: 2 * MAX_OUTCOMES, RpcOutcome(SYNC, ResponseCode.SUCCESS): 1}
 
 
 class Big:

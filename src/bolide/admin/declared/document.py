@@ -141,6 +141,10 @@ def read_document(data: bytes, file: str) -> Document:
     if (version := content["version"].as_number("version")) != VERSION:
         raise content["version"].error(f"version {version} is unknown; this reads {VERSION}")
     cluster = content["cluster"].as_text("cluster") if "cluster" in content else None
+    for key in sections:
+        if key in content and content[key].is_empty:  # a slip, which --prune would make a disaster
+            reason = f"{key} is empty: write {key}: {{}} to declare none, or leave it out"
+            raise content[key].error(reason)
     objects = [
         _declared(kind, name, node)
         for key, kind in sections.items()

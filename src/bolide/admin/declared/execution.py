@@ -1,7 +1,7 @@
 """Carries out a plan: one change after the other, until one fails."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -9,12 +9,21 @@ import msgspec
 
 from bolide.admin.access import acl_of
 from bolide.admin.client import AdminClient
-from bolide.admin.declared.fields import ATTRIBUTES, POLICIES, WRITE_QUEUES, Kind
-from bolide.admin.declared.planning import Action, Change, attribute_changes
+from bolide.admin.declared.changes import Action, Change, attribute_changes
+from bolide.admin.declared.cluster import group_fields, topic_fields
+from bolide.admin.declared.fields import ATTRIBUTES, POLICIES, WRITE_QUEUES, Fields, Kind
+from bolide.admin.errors import AttributeUnknown
 from bolide.errors import BolideError
 from bolide.protocol.bodies.access import PolicyEntry
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.refusals import (
+    GroupNotFound,
+    InvalidParameter,
+    NoPermission,
+    RequestCodeNotSupported,
+    ServerError,
+)
 
 T = TypeVar("T")
 
@@ -23,6 +32,15 @@ _TYPE = "type"
 _ORDER = "order"
 _IN_LISTS = (Kind.TOPICS, Kind.GROUPS)
 _BATCH = 100
+_FOR_ONE_OF_THEM = (
+    RequestCodeNotSupported,
+    InvalidParameter,
+    ServerError,
+    NoPermission,
+    AttributeUnknown,
+    GroupNotFound,
+)
+"""Why a broker may refuse a list that has one bad item, or all lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +67,27 @@ async def carry_out(
         keep_going: try the other changes after one has failed.
         on_done: called after each change that was made.
     """
-    work = _Execution(admin, cluster)
+    work = _Execution(admin, cluster, changes)
     done: list[Change] = []
     failed: list[tuple[Change, BolideError]] = []
     batches = _batches(changes)
     for at, batch in enumerate(batches):
-        made = await work.make_together(batch)
+        later = [each for rest in batches[at + 1 :] for each in rest]
+        try:
+            rest = {each.name: each for each in await work.make_together(batch)}
+        except BolideError as exc:
+            failed += [(each, exc) for each in batch]
+            if not keep_going:
+                return Outcome(tuple(done), tuple(failed), tuple(later))
+            continue
         for place, change in enumerate(batch):
             try:
-                if not made:
-                    await work.make(change)
+                if change.name in rest:
+                    await work.make(rest[change.name])
             except BolideError as exc:
                 failed.append((change, exc))
                 if not keep_going:
-                    left = [
-                        *batch[place + 1 :],
-                        *(each for rest in batches[at + 1 :] for each in rest),
-                    ]
+                    left = [*batch[place + 1 :], *later]
                     return Outcome(tuple(done), tuple(failed), tuple(left))
             else:
                 done.append(change)
@@ -93,12 +115,20 @@ def _deletes(change: Change) -> bool:
     return change.action is Action.DELETE
 
 
+def _is_made(change: Change, now: Fields | None) -> bool:
+    return now is not None and all(now[name] == value for name, value in change.after.items())
+
+
 class _Execution:
     """The requests for each kind of object."""
 
-    def __init__(self, admin: AdminClient, cluster: str) -> None:
+    def __init__(self, admin: AdminClient, cluster: str, changes: Iterable[Change]) -> None:
         self._admin = admin
         self._cluster = cluster
+        self._without_order: dict[str, set[str]] = {}
+        for each in changes:
+            if each.kind is Kind.TOPICS and each.before.get(_ORDER) and not each.after.get(_ORDER):
+                self._without_order.setdefault(each.name, set()).add(each.broker)
         self._deleted: set[str] = set()
 
     async def make(self, change: Change) -> None:
@@ -110,14 +140,17 @@ class _Execution:
         }
         await make[change.kind](change)
 
-    async def make_together(self, changes: Sequence[Change]) -> bool:
+    async def make_together(self, changes: Sequence[Change]) -> list[Change]:
         """Make changes of one kind at one broker by one request.
 
-        Returns False if that is not possible: the broker is too old, or it refused one of them.
+        Returns those that are still to be made one by one, so that it turns out which is refused.
+
+        Raises:
+            BolideError: it is unknown what was made, or there is no point in asking again.
         """
         first = changes[0]
         if len(changes) == 1:
-            return False
+            return [first]
         try:
             if first.kind is Kind.TOPICS:
                 topics = [await self._topic_config(each) for each in changes]
@@ -125,9 +158,28 @@ class _Execution:
             else:
                 groups = [await self._group_config(each) for each in changes]
                 await self._admin.groups.update_all(first.address, groups)
-        except BolideError:  # one by one, it turns out which one it is
-            return False
-        return True
+        except _FOR_ONE_OF_THEM:
+            return await self._still_to_make(changes)
+        return []
+
+    async def _still_to_make(self, changes: Sequence[Change]) -> list[Change]:
+        """A broker may have made some before it refused one; to make those again would fail."""
+        address = changes[0].address
+        if changes[0].kind is Kind.TOPICS:
+            topics = (await self._admin.topics.configs(address)).topic_config_table
+            known = {name: topic_fields(topics[name]) for name in topics}
+        else:
+            groups = (await self._admin.groups.configs(address)).subscription_group_table
+            known = {name: group_fields(groups[name]) for name in groups}
+        return [
+            replace(
+                each,
+                action=Action.CHANGE if each.name in known else Action.CREATE,
+                before=known.get(each.name, {}),
+            )
+            for each in changes
+            if not _is_made(each, known.get(each.name))
+        ]
 
     async def _topic(self, change: Change) -> None:
         if _deletes(change):
@@ -142,15 +194,24 @@ class _Execution:
             queues = change.after[WRITE_QUEUES]
             await name_servers.add_order_conf(change.name, change.broker, queues)
         elif change.before.get(_ORDER):
-            await name_servers.delete_order_conf(change.name)
+            await self._forget_order(change)
         return _config(change, "topicName", TopicConfig)
 
     async def _delete_topic(self, change: Change) -> None:
+        await self._forget_order(change)  # first: applying again does not know the topic any more
         if not change.is_gone_everywhere:
             await self._admin.topics.delete_at(change.address, change.name)
         elif change.name not in self._deleted:  # one request deletes it at all brokers
             await self._admin.topics.delete(change.name, self._cluster)
             self._deleted.add(change.name)
+
+    async def _forget_order(self, change: Change) -> None:
+        """Take the brokers out of the order that the NameServer has; others may still have one.
+
+        All at once: RocketMQ 4.9 orders the topic at each broker as long as there is any.
+        """
+        brokers = self._without_order.get(change.name, {change.broker})
+        await self._admin.name_servers.remove_order_conf(change.name, brokers)
 
     async def _group(self, change: Change) -> None:
         if _deletes(change):
@@ -174,9 +235,11 @@ class _Execution:
         if change.action is Action.CREATE:
             # With its status: a user to be disabled must not be enabled for a moment.
             await users.create(at, name, change.secret or "", kind, status)
-        elif (kind, status) != (change.before[_TYPE], change.before["status"]):
-            await users.update(at, name, user_type=kind, user_status=status)
+        # Before it is disabled: it may be the one who signs.
         await self._policies(change)
+        is_new = change.action is Action.CREATE
+        if not is_new and (kind, status) != (change.before[_TYPE], change.before["status"]):
+            await users.update(at, name, user_type=kind, user_status=status)
 
     async def _policies(self, change: Change) -> None:
         subject = f"User:{change.name}"

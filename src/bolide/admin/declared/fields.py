@@ -122,9 +122,23 @@ def attributes(known: Mapping[str, Attribute]) -> Callable[[Node, str], dict[str
 
 def retry_policy(node: Node, name: str) -> dict[str, Any]:
     try:
-        return canonical_retry_policy(msgspec.convert(_plain(node, name), _StrictRetry))
+        policy = msgspec.convert(_plain(node, name), _StrictRetry)
+        _check_retry(policy, node, name)
+        return canonical_retry_policy(policy)
     except msgspec.ValidationError as exc:
         raise node.error(f"{name}: {exc}") from exc
+
+
+def _check_retry(policy: RetryPolicy, node: Node, name: str) -> None:
+    """Delays that lie in the past are those that brokers take without a word."""
+    if (growing := policy.exponential_retry_policy) is not None:
+        if min(growing.initial, growing.max) < 0:
+            raise node.error(f"{name}: initial and max must be 0 or more milliseconds")
+        if growing.multiplier < 1:
+            raise node.error(f"{name}: multiplier={growing.multiplier}: must be 1 or more")
+    listed = policy.customized_retry_policy
+    if listed is not None and listed.next and min(listed.next) < 0:
+        raise node.error(f"{name}: the delays of next must be 0 or more milliseconds")
 
 
 def canonical_retry_policy(policy: RetryPolicy) -> dict[str, Any]:

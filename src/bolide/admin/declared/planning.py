@@ -4,14 +4,19 @@ A plan is made as a whole, and refused as a whole, before anything is changed. O
 out, the next plan for the same document has no changes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
-
-import msgspec
+from collections.abc import Iterable, Mapping, Sequence
 
 from bolide.admin.access import referenced
+from bolide.admin.declared.access_loss import access_losses, gets_other_policies, own_loss
+from bolide.admin.declared.changes import (
+    QUEUES,
+    Action,
+    Change,
+    Plan,
+    PlanRefused,
+    attribute_changes,
+    value_text,
+)
 from bolide.admin.declared.document import BrokerState, Declared, Document
 from bolide.admin.declared.fields import (
     ATTRIBUTES,
@@ -21,83 +26,20 @@ from bolide.admin.declared.fields import (
     Fields,
     Kind,
     default_fields,
-    plain_value,
 )
-from bolide.admin.errors import AdminError
 from bolide.broker.metadata.topic_attributes import TOPIC_ATTRIBUTES, changed_attributes
+from bolide.model.names import READ, WRITE
 from bolide.protocol.refusals import InvalidParameter
 
-_QUEUES = (READ_QUEUES, WRITE_QUEUES)
+_WITH_ACCESS = (Kind.USERS, Kind.ACCOUNTS)
 _GRANTS = ("topicPerms", "groupPerms")
 _SUPER = "Super"
-
-
-class Action(StrEnum):
-    CREATE = "create"
-    CHANGE = "change"
-    DELETE = "delete"
-
-    @property
-    def mark(self) -> str:
-        return {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-"}[self]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One field, or one item of a field with several, before and after a change."""
-
-    field: str
-    old: str | None
-    new: str | None
-    is_default: bool = False
-    """The new value is what a new object has anyway."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What is to be done with one object at one broker."""
-
-    action: Action
-    kind: Kind
-    name: str
-    broker: str
-    """Label of the broker."""
-    address: str
-    before: Fields = field(default_factory=dict)
-    after: Fields = field(default_factory=dict)
-    """All fields that the object then has, those of the broker that stay included."""
-    secret: str | None = field(default=None, repr=False)
-    is_gone_everywhere: bool = False
-    """Of a deletion: no broker is to have the object."""
-
-    @property
-    def differences(self) -> tuple[Difference, ...]:
-        """Field by field; of an object to be deleted, none."""
-        if self.action is Action.DELETE:
-            return ()
-        return tuple(
-            difference
-            for name in RULES[self.kind]
-            if name in self.after and self.before.get(name) != self.after[name]
-            for difference in _differences(self.kind, name, self.before.get(name), self.after[name])
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """All changes, in the order in which they are made, and what an operator should know."""
-
-    changes: tuple[Change, ...]
-    warnings: tuple[str, ...] = ()
-
-
-class PlanRefused(AdminError):
-    """A document cannot be applied; nothing was changed."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        super().__init__(f"nothing is changed: {problems[0]}{more}")
-        self.problems = tuple(problems)
+_PERM = "perm"
+_ORDER = "order"
+_SHRINKS: Mapping[str, str] = {
+    READ_QUEUES: "messages in the other queues are not read any more",
+    WRITE_QUEUES: "nothing is sent to the other queues any more; ordered messages change queues",
+}
 
 
 def plan(
@@ -107,6 +49,7 @@ def plan(
     prune: bool = False,
     own_name: str | None = None,
     environment: Mapping[str, str] | None = None,
+    allow_lock_out: bool = False,
 ) -> Plan:
     """Compare a document with what the brokers have.
 
@@ -114,13 +57,15 @@ def plan(
         prune: delete objects that the sections of the document do not name.
         own_name: the user or account that applies the document; it is never deleted.
         environment: where references to secrets are looked up.
+        allow_lock_out: whether `own_name`, or the last super user or administrator, may be
+            disabled or lose what it may do; otherwise that is refused.
 
     Raises:
         PlanRefused: the document asks for something that cannot be done.
     """
     variables = {} if environment is None else environment
     work = _Planning(document, states, prune=prune, own=own_name, environment=variables)
-    return work.run()
+    return work.run(allow_lock_out=allow_lock_out)
 
 
 def divergences(
@@ -152,7 +97,7 @@ def _divergence(kind: Kind, name: str, states: Sequence[BrokerState]) -> list[st
         values: dict[str, list[str]] = {}
         for state in having:
             if key in state.objects[kind][name]:
-                text = _text(kind, key, state.objects[kind][name][key])
+                text = value_text(kind, key, state.objects[kind][name][key])
                 values.setdefault(text, []).append(state.label)
         if len(values) > 1:
             places = (f"{text} at {', '.join(labels)}" for text, labels in values.items())
@@ -182,22 +127,52 @@ class _Planning:
         self._warnings: dict[str, None] = {}
         self._problems: dict[str, None] = {}
 
-    def run(self) -> Plan:
+    def run(self, *, allow_lock_out: bool) -> Plan:
         self._check_kinds()
         for declared in self._document.objects:
             self._check_brokers(declared)
             for state in self._states:
                 if declared.kind in state.objects:
                     self._compare(declared, state)
+        self._check_order()
         for kind in Kind:
             if self._prune and kind in self._document.kinds:
                 self._find_undeclared(kind)
+        is_locked_out = self._check_access(allowed=allow_lock_out)
         if self._problems:
             raise PlanRefused([*self._problems])
         names = {kind: set(self._document.of_kind(kind)) for kind in Kind}
         warnings = [*self._warnings, *divergences(self._states, names)]
-        # Users first lose what they may do with a topic, then the topic goes.
-        return Plan((*self._changes, *reversed(self._deletions)), tuple(warnings))
+        own = [each for each in self._changes if self._is_own(each)]
+        others = [each for each in self._changes if not self._is_own(each)]
+        # Users first lose what they may do with a topic, then the topic goes; who makes all these
+        # changes may do so to the last.
+        changes = (*others, *reversed(self._deletions), *own)
+        return Plan(changes, tuple(warnings), is_locked_out)
+
+    def _is_own(self, change: Change) -> bool:
+        return change.kind.is_on_slaves and change.name == self._own
+
+    def _check_access(self, *, allowed: bool) -> bool:
+        """Returns whether who makes the changes loses what that needs."""
+        is_locked_out = False
+        for kind, state in ((kind, state) for kind in _WITH_ACCESS for state in self._states):
+            before = state.objects.get(kind, {})
+            mine = [each for each in self._changes if each.kind is kind]
+            changed = {each.name: each.after for each in mine if each.broker == state.label}
+            if own_loss(kind, before, changed, self._own):
+                is_locked_out = True
+            declared = self._document.of_kind(kind)
+            for name, reason in access_losses(kind, before, changed, self._own):
+                text = f"{kind.noun} {name} {reason} at {state.label}"
+                if allowed:
+                    self._warn(declared.get(name), text)
+                else:
+                    self._problem(declared.get(name), f"{text}; --allow-lock-out does it")
+            if kind is Kind.USERS and gets_other_policies(before, changed, self._own):
+                text = f"user {self._own} signs this command and gets other policies"
+                self._warn(declared.get(self._own or ""), f"{text} at {state.label}")
+        return is_locked_out
 
     def _check_kinds(self) -> None:
         for kind in Kind:
@@ -270,7 +245,10 @@ class _Planning:
         old = (before or {}).get(ATTRIBUTES, {})
         if ATTRIBUTES in after and old != after[ATTRIBUTES]:
             self._check_attributes(declared, None if before is None else old, after[ATTRIBUTES])
-        for name in _QUEUES if before is not None else ():
+        perm = after[_PERM]
+        if (before is None or before[_PERM] != perm) and not perm & (READ | WRITE):
+            self._warn(declared, f"{declared}: with perm {perm} nobody can send or consume")
+        for name in QUEUES if before is not None else ():
             if before is not None and after[name] < before[name]:
                 self._warn(
                     declared,
@@ -283,6 +261,25 @@ class _Planning:
                 f"{declared}: fewer queues are read than written at {state.label}: nobody gets"
                 f" what is sent to queues {after[READ_QUEUES]} to {after[WRITE_QUEUES] - 1}",
             )
+
+    def _check_order(self) -> None:
+        """Brokers order a topic as long as the NameServer has an order of it for any of them."""
+        ordered: dict[str, set[str]] = {}
+        for state in self._states:
+            for name, fields in state.objects.get(Kind.TOPICS, {}).items():
+                if fields[_ORDER]:
+                    ordered.setdefault(name, set()).add(state.label)
+        topics = [each for each in self._changes if each.kind is Kind.TOPICS]
+        for each in topics:
+            places = ordered.setdefault(each.name, set())
+            places.add(each.broker) if each.after[_ORDER] else places.discard(each.broker)
+        for each in topics:
+            if not each.after[_ORDER] and (places := ordered[each.name]):
+                self._warn(
+                    self._document.of_kind(Kind.TOPICS).get(each.name),
+                    f"topic {each.name}: order cannot be false at {each.broker} and true at"
+                    f" {', '.join(sorted(places))}: it is that of the topic in the NameServer",
+                )
 
     def _check_grants(
         self, declared: Declared, state: BrokerState, before: Fields, after: Fields
@@ -341,6 +338,10 @@ class _Planning:
                     self._warnings[f"{kind.noun} {name} is not deleted: {reason}"] = None
                 else:
                     self._delete(kind, name, state, everywhere=True)
+        known = {name for state in self._states for name in state.objects.get(kind, {})}
+        if known.isdisjoint(declared) and any(each.kind is kind for each in self._deletions):
+            text = f"the file declares none of the {kind} that exist"
+            self._warn(None, f"{text}: --prune deletes all of them, except what it never deletes")
 
     def _kept(self, kind: Kind, name: str, fields: Fields, state: BrokerState) -> str | None:
         if kind.is_on_slaves and name == self._own:
@@ -367,61 +368,9 @@ class _Planning:
     def _problem(self, declared: Declared | None, text: str) -> None:
         self._problems[self._at(declared) + text] = None
 
-    def _warn(self, declared: Declared, text: str) -> None:
+    def _warn(self, declared: Declared | None, text: str) -> None:
         self._warnings[self._at(declared) + text] = None
 
     def _at(self, declared: Declared | None) -> str:
         line = f":{declared.line}" if declared is not None and declared.line else ""
         return f"{self._document.file}{line}: "
-
-
-_SHRINKS: Mapping[str, str] = {
-    READ_QUEUES: "messages in the other queues are not read any more",
-    WRITE_QUEUES: "nothing is sent to the other queues any more; ordered messages change queues",
-}
-
-
-def attribute_changes(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """As brokers want them: `+name` sets an attribute, `-name` removes one."""
-    added = {f"+{name}": value for name, value in new.items() if old.get(name) != value}
-    return added | {f"-{name}": "" for name in old if name not in new}
-
-
-def summary(changes: Iterable[Change]) -> list[tuple[Change, list[str]]]:
-    """Changes that are the same at several brokers, once, with the labels of the brokers."""
-    found: dict[object, tuple[Change, list[str]]] = {}
-    for change in changes:
-        key = (change.kind, change.name, change.action, change.differences)
-        found.setdefault(key, (change, []))[1].append(change.broker)
-    return [*found.values()]
-
-
-def _differences(kind: Kind, name: str, old: Any, new: Any) -> Iterator[Difference]:
-    if not _has_items(kind, name):
-        shown = None if old is None else _text(kind, name, old)
-        is_default = new == RULES[kind][name].default and name not in _QUEUES
-        yield Difference(name, shown, _text(kind, name, new), is_default)
-        return
-    before: Mapping[str, Any] = old or {}
-    for key in sorted({*before, *new}):
-        if before.get(key) != new.get(key):
-            yield Difference(f"{name}[{key}]", _item(before.get(key)), _item(new.get(key)))
-
-
-def _has_items(kind: Kind, name: str) -> bool:
-    return isinstance(RULES[kind][name].default, dict) and name != "groupRetryPolicy"
-
-
-def _text(kind: Kind, name: str, value: Any) -> str:
-    return _item(plain_value(kind, name, value)) or ""
-
-
-def _item(value: Any) -> str | None:
-    match value:
-        case None | str():
-            return value
-        case {"resource": _, "actions": list(actions), "decision": decision}:
-            sources = ", ".join(value.get("sourceIps", ()))
-            return f"{decision} {','.join(actions)}{f' from {sources}' if sources else ''}"
-        case _:
-            return msgspec.json.encode(value).decode()

@@ -15,7 +15,7 @@ from bolide.broker.registration import Registration
 from bolide.broker.settings.config import BrokerConfig
 from bolide.metrics.exporter import Collection, Readiness
 from bolide.metrics.families import Family, Scope
-from bolide.metrics.settings import pairs_of
+from bolide.metrics.settings import labels_of
 from bolide.model.names import WRITE
 from bolide.protocol.bodies.heartbeat import MessageModel
 from bolide.store.errors import StoreClosed
@@ -43,7 +43,7 @@ class BrokerMetrics:
         self._lags = LagReader()
         self._client_figures = ClientFigures()
         self._slave_names = SlaveNames()
-        labels = pairs_of("metricsLabel", config.metrics_label) | {
+        labels = labels_of(config) | {
             "cluster": config.broker_cluster_name,
             "node_type": "broker",
             "node_id": config.broker_name,

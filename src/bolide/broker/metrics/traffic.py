@@ -3,9 +3,10 @@
 Handlers count as they serve; the fast path counts in C and reports when metrics are collected.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from bolide.broker.pairs import Pairs
 from bolide.distribution import Distribution
 from bolide.model.names import SCHEDULE_TOPIC, is_dead_letter_topic, is_retry_topic
 from bolide.model.properties import PropertyName
@@ -24,6 +25,7 @@ MAX_TOPIC: Final = 255
 
 _SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
 NORMAL, FIFO, DELAY, TRANSACTION = "normal", "fifo", "delay", "transaction"
+_MESSAGE_TYPES = (NORMAL, FIFO, DELAY, TRANSACTION)
 
 _TIMES = (
     PropertyName.START_DELIVER_TIME,
@@ -68,6 +70,8 @@ class Traffic:
         self.finish_times: dict[str, Distribution] = {}
         self.revived: dict[tuple[str, str], int] = {}
         """Popped messages that were put into a retry topic, by group and topic."""
+        self._pairs = Pairs()
+        """Those of `delivered`, `dead` and `revived`."""
 
     def message_in(self, topic: str, message_type: str, sizes: Sequence[int]) -> None:
         """Count messages that were stored in a topic; retries and dead letters are no new ones."""
@@ -132,11 +136,12 @@ class Traffic:
             if len(self.delivered) >= MAX_KEYS:
                 return
             sums = self.delivered[key] = [0, 0]
+            self._pairs.add(key.group, key.topic)
         sums[0] += count
         sums[1] += size
 
     def dead_lettered(self, group: str, topic: str, count: int) -> None:
-        _add(self.dead, (group, topic[:MAX_TOPIC]), count)
+        self._add_pair(self.dead, group, topic[:MAX_TOPIC], count)
 
     def transaction_committed(self, topic: str, seconds: float) -> None:
         """Count a commit, that many seconds after the message was made."""
@@ -147,20 +152,34 @@ class Traffic:
         _add(self.rolled_back, topic, 1)
 
     def message_revived(self, group: str, topic: str) -> None:
-        _add(self.revived, (group, topic), 1)
+        self._add_pair(self.revived, group, topic, 1)
+
+    def _add_pair(
+        self, table: dict[tuple[str, str], int], group: str, topic: str, count: int
+    ) -> None:
+        if (group, topic) not in table and len(table) < MAX_KEYS:
+            self._pairs.add(group, topic)
+        _add(table, (group, topic), count)
 
     def forget_topic(self, topic: str) -> None:
         """Drop what was counted of a topic that is deleted."""
-        self.sent = {key: found for key, found in self.sent.items() if key[0] != topic}
-        self.delivered = {key: sums for key, sums in self.delivered.items() if key.topic != topic}
-        self.dead = {key: count for key, count in self.dead.items() if key[1] != topic}
+        for message_type in _MESSAGE_TYPES:
+            self.sent.pop((topic, message_type), None)
         for table in (self.committed, self.rolled_back, self.finish_times):
             table.pop(topic, None)
+        self._forget(self._pairs.of_topic(topic))
 
     def forget_group(self, group: str) -> None:
         """The same of a group."""
-        self.delivered = {key: sums for key, sums in self.delivered.items() if key.group != group}
-        self.dead = {key: count for key, count in self.dead.items() if key[0] != group}
+        self._forget(self._pairs.of_group(group))
+
+    def _forget(self, pairs: Iterable[tuple[str, str]]) -> None:
+        for pair in pairs:
+            for is_retry in (None, False, True):
+                self.delivered.pop(Delivered(*pair, is_retry), None)
+            self.dead.pop(pair, None)
+            self.revived.pop(pair, None)
+            self._pairs.discard(*pair)
 
 
 K = TypeVar("K")

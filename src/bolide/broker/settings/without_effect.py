@@ -1,5 +1,6 @@
 """Keys of a broker.conf that have no effect here, with RocketMQ's defaults and the reasons."""
 
+import os
 from collections.abc import Collection
 
 from bolide.auth.settings import IGNORED_ACCESS
@@ -210,9 +211,14 @@ _BILLING_KEYS = {
     "accountStatsPrintZeroValues": "true",
 }
 
+_PROCESSORS = str(
+    len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+)
+"""mqadmin exportMetrics shows this setting as the number of processors."""
+
 _CLIENT_KEYS = {
     "clientWorkerThreads": "4",
-    "clientCallbackExecutorThreads": "4",
+    "clientCallbackExecutorThreads": _PROCESSORS,
     "clientOnewaySemaphoreValue": "65535",
     "clientAsyncSemaphoreValue": "65535",
     "channelNotActiveInterval": "60000",

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.each_server import ask_each
+from bolide.cli.admin.each_server import ask_each, changed_at
 from bolide.cli.admin.session import (
     AsDocument,
     BrokerAddress,
@@ -154,11 +154,11 @@ def update_filter(
     text = _read(source)
 
     async def act(admin: AdminClient) -> None:
-        addresses = await targets(admin, broker, cluster)
-        for address in addresses:
-            await admin.filters.update(address, name, text)
-            if not as_document:
-                print(f"update filter [{name}] of broker [{address}] success.")
+        addresses = await changed_at(
+            await targets(admin, broker, cluster),
+            lambda address: admin.filters.update(address, name, text),
+            None if as_document else f"update filter [{name}] of broker [{{}}] success.",
+        )
         if as_document:
             print_document({"filter": name, "brokers": addresses})
 
@@ -176,11 +176,11 @@ def delete_filter(
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
-        addresses = await targets(admin, broker, cluster)
-        for address in addresses:
-            await admin.filters.delete(address, name)
-            if not as_document:
-                print(f"delete filter [{name}] from broker [{address}] success.")
+        addresses = await changed_at(
+            await targets(admin, broker, cluster),
+            lambda address: admin.filters.delete(address, name),
+            None if as_document else f"delete filter [{name}] from broker [{{}}] success.",
+        )
         if as_document:
             print_document({"filter": name, "brokers": addresses})
 

@@ -9,7 +9,7 @@ import typer
 
 from bolide.admin import AdminClient, ClusterNotFound
 from bolide.cli.admin.each_server import ask_each
-from bolide.cli.admin.output import java_text
+from bolide.cli.admin.output import UNKNOWN, java_text
 from bolide.cli.admin.session import AsDocument, NameServer, run
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
@@ -96,7 +96,7 @@ def _print_load(found: Mapping[BrokerEntry, Figures | None]) -> None:
         "#ACTIVATED",
     )
     for entry, figures in found.items():
-        table.add(*entry, *_load(figures or {}))
+        table.add(*entry, *([UNKNOWN] * 8 if figures is None else _load(figures)))
     table.print()
 
 
@@ -151,7 +151,7 @@ def _print_totals(found: Mapping[BrokerEntry, Figures | None]) -> None:
     titles = ("#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
     table = Table("#Cluster Name", "#Broker Name", *titles)
     for (cluster, name, _, _), figures in found.items():
-        table.add(cluster, name, *_totals(figures or {}))
+        table.add(cluster, name, *([UNKNOWN] * 4 if figures is None else _totals(figures)))
     table.print()
 
 

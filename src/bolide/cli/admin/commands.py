@@ -32,6 +32,7 @@ from bolide.cli.admin import (
     sending,
     static_topics,
     statistics,
+    topic_deletion,
     topic_tables,
     topics,
     traces,
@@ -63,7 +64,7 @@ _SECTIONS: dict[str, dict[str, Command]] = {
     "Topics": {
         "updateTopic": changes(topics.update_topic, "-c DefaultCluster -t Orders -r 8 -w 8"),
         "updateTopicPerm": changes(topics.update_topic_perm, "-c DefaultCluster -t Orders -p 4"),
-        "deleteTopic": changes(topics.delete_topic, "-c DefaultCluster -t Orders"),
+        "deleteTopic": changes(topic_deletion.delete_topic, "-c DefaultCluster -t Orders"),
         "topicList": reads(topics.topic_list, "-c"),
         "topicRoute": reads(topics.topic_route, "-t Orders -l"),
         "topicStatus": reads(topics.topic_status, "-t Orders"),

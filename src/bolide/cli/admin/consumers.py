@@ -10,7 +10,7 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.consumer_lag import GroupLag, inflight_of, lag_of
-from bolide.cli.admin.output import by_queue, java_text, time_text
+from bolide.cli.admin.output import UNKNOWN, by_queue, java_text, time_text, total_text
 from bolide.cli.admin.session import (
     AsDocument,
     NameServer,
@@ -33,9 +33,6 @@ from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.stats import ConsumeStats
 from bolide.version import version_name
 
-_UNKNOWN = "N/A"
-"""Shown where a broker did not answer."""
-
 
 def consumer_progress(
     group: Annotated[
@@ -57,7 +54,9 @@ def consumer_progress(
     """Show the lag and the rate of consumers."""
     if group is None:
         found = run(name_server, lambda admin: admin.progress.of_all())
-        print_document(found) if as_document else _print_groups(found)
+        for exc in (exc for each in found for exc in each.failures):
+            pass_over(exc)
+        print_document([*map(_group_document, found)]) if as_document else _print_groups(found)
         return
     wanted = group
 
@@ -222,21 +221,36 @@ def _print_document(stats: ConsumeStats, owners: dict[MessageQueue, str] | None)
 def _print_groups(found: list[GroupLag]) -> None:
     table = Table("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
     for each in found:
-        version = "OFFLINE" if each.version is None else version_name(each.version)
-        version = _UNKNOWN if each.clients is None else version
+        away = "OFFLINE" if each.clients is not None else UNKNOWN
+        version = away if each.version is None else version_name(each.version)
+        is_connected = each.version is not None
         kind = "PULL" if each.consume_type is ConsumeType.CONSUME_ACTIVELY else "PUSH"
         pushes = each.consume_type is ConsumeType.CONSUME_PASSIVELY
         model = each.message_model if pushes and each.message_model else ""
         table.add(
             each.group,
-            _UNKNOWN if each.clients is None else each.clients,
+            total_text(each.clients, each.least_clients),
             version,
-            kind if each.clients else "",
-            model if each.clients else "",
-            _UNKNOWN if each.tps is None else int(each.tps),
-            _UNKNOWN if each.lag is None else each.lag,
+            kind if is_connected else "",
+            model if is_connected else "",
+            UNKNOWN if each.tps is None else int(each.tps),
+            total_text(each.lag, each.least_lag),
         )
     table.print()
+
+
+def _group_document(found: GroupLag) -> dict[str, object]:
+    return {
+        "group": found.group,
+        "clients": found.clients,
+        "leastClients": found.least_clients,
+        "version": found.version,
+        "consumeType": found.consume_type,
+        "messageModel": found.message_model,
+        "tps": found.tps,
+        "diffTotal": found.lag,
+        "leastDiffTotal": found.least_lag,
+    }
 
 
 def _print_consumers(found: ConsumerConnections) -> None:

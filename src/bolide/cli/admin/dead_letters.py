@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bolide.client.producer.producer import Producer
 
 _FAILURES_IN_A_ROW = 5
+_UNSENT = (Outcome.FAILED, Outcome.NOT_SENDABLE, Outcome.NOT_KNOWN)
 _ROW = "{:<12}  {:<32}  {:<40}  {:<24}  {}"
 _TITLES = ("#Outcome", "#MessageId", "#DeadLetter", "#Topic", "#Detail")
 
@@ -89,10 +90,18 @@ def list_dead_letters(
                 found.append(letter)
         _show_letters(found, as_document)
         if cut is not None:
-            goes_on = f"-m {limit * 2} shows more, -b {cut.died_ms} goes on"
+            goes_on = f"-m {limit * 2} shows more{_next_page(found, cut)}"
             print_cut(limit, f"of {extent.messages} dead letters", goes_on)
 
     run(name_server, act)
+
+
+def _next_page(shown: list[DeadLetter], cut: DeadLetter) -> str:
+    """The option that goes on where a listing was cut, if there is one."""
+    if shown[0].died_ms == cut.died_ms:  # which would show the same ones
+        return ""
+    repeats = ", with some of these again" if shown[-1].died_ms == cut.died_ms else ""
+    return f", -b {cut.died_ms} goes on{repeats}"
 
 
 def redrive_dead_letters(
@@ -140,7 +149,7 @@ def redrive_dead_letters(
     outcomes = run(name_server, lambda admin: job.send(admin, as_document))
     if not as_document:
         print(_summary(outcomes))
-    if outcomes[Outcome.FAILED] or outcomes[Outcome.NOT_SENDABLE]:
+    if any(outcomes[each] for each in _UNSENT):
         raise typer.Exit(FAILED)
 
 
@@ -210,6 +219,12 @@ class _Redrive:
     ) -> Counter[Outcome]:
         outcomes = Counter[Outcome]()
         failures = 0
+        is_cut = False
+
+        def note_cut() -> None:
+            nonlocal is_cut
+            is_cut = True
+
         extent = await admin.dead_letters.extent(self.selection)
         prints = producer is not None
         with progress_bar("dead letters", extent.messages, prints=prints) as advance:
@@ -221,6 +236,7 @@ class _Redrive:
                 extent=extent,
                 on_scanned=advance,
                 limit=self.limit,
+                on_cut=note_cut,
             ):
                 note(each)
                 outcomes[each.outcome] += 1
@@ -230,7 +246,7 @@ class _Redrive:
                     print(text, file=sys.stderr)
                     return outcomes
         done = outcomes[Outcome.PLANNED if producer is None else Outcome.SENT]
-        if done == self.limit and outcomes.total() < extent.messages:
+        if is_cut:
             of = f"of {extent.messages} dead letters of this time"
             print_cut(done, of, "repeat it to send the next ones")
         return outcomes
@@ -255,6 +271,7 @@ def _summary(outcomes: Counter[Outcome]) -> str:
         Outcome.SENT: "sent",
         Outcome.SENT_BEFORE: "sent before",
         Outcome.NOT_SENDABLE: "not sendable",
+        Outcome.NOT_KNOWN: "perhaps sent before",
         Outcome.FAILED: "failed",
     }
     parts = [f"{outcomes[each]} {text}" for each, text in texts.items() if outcomes[each]]

@@ -2,9 +2,13 @@
 
 import asyncio
 import shutil
+import signal
 import sys
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -12,6 +16,7 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.drain import Plan, Undone
+from bolide.admin.errors import BrokerUnknown
 from bolide.admin.open_work import Open, Round, Watch
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.session import (
@@ -24,10 +29,11 @@ from bolide.cli.admin.session import (
     run,
     targets,
 )
-from bolide.cli.command_line import FAILED, fail
+from bolide.cli.command_line import FAILED, fail, program_name
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
 from bolide.logs import one_line
+from bolide.remoting.errors import RemotingError
 
 _SETTLE = 35.0
 """Seconds; clients ask for routes every 30 s."""
@@ -59,6 +65,10 @@ def drain(
         list[str] | None,
         typer.Option("--ignore-group", help="A group that need not consume the rest; repeatable."),
     ] = None,
+    accept_unknown: Annotated[
+        bool,
+        typer.Option("--accept-unknown", help="Take what a broker does not tell for done."),
+    ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     as_document: AsDocument = False,
@@ -68,8 +78,9 @@ def drain(
 
     Consumers go on reading. Waits until nobody writes, all groups have consumed everything, nothing
     waits for a later delivery, and the replicas have all of it; ends with 1 at the timeout, and
-    says what is open. A broker that was stopped and started takes messages again; --undo has it
-    take them again without.
+    says what is open. Ends with 1, too, if nothing is open but the broker does not tell all;
+    --accept-unknown takes that for done. A broker that was stopped and started takes messages
+    again; --undo has it take them again without.
     """
     require_one(broker, cluster)
     plans = run(name_server, lambda admin: _plans(admin, broker, cluster))
@@ -88,11 +99,20 @@ def drain(
     wait = _Wait(settle, interval, frozenset(ignored_groups or ()), 0 if check else timeout, check)
     try:
         rounds = run(name_server, lambda admin: wait.run(admin, plans))
-    except KeyboardInterrupt:
-        fail(f"interrupted: producers stay away from the broker; {_UNDO}", FAILED)
+    except (KeyboardInterrupt, asyncio.CancelledError):  # Ctrl-C, SIGTERM
+        fail("interrupted" + wait.consequence, FAILED)
+    except BaseException:
+        if wait.consequence:
+            print(f"{program_name()}: the drain has ended{wait.consequence}", file=sys.stderr)
+        raise
+    if accept_unknown:
+        rounds = [replace(each, unknown=(), remarks=each.unknown + each.remarks) for each in rounds]
     _print_result(rounds, as_document=as_document)
-    if not all(each.is_safe for each in rounds):
+    if any(each.open for each in rounds):
         fail("not safe to stop" if check else f"not safe to stop at the timeout; {_UNDO}", FAILED)
+    if not all(each.is_safe for each in rounds):
+        advice = "--accept-unknown takes what the broker does not tell for done"
+        fail(f"not known whether it is safe to stop; {advice}{wait.consequence}", FAILED)
 
 
 _UNDO = "`drain --undo` has them return"
@@ -119,6 +139,12 @@ class _Wait:
         self._ignored = ignored_groups
         self._timeout = timeout
         self._only_look = only_look
+        self._began = False
+
+    @property
+    def consequence(self) -> str:
+        """What is left of a drain that ends before the broker is stopped, to be added to a line."""
+        return f": producers stay away from the broker; {_UNDO}" if self._began else ""
 
     async def run(self, admin: AdminClient, plans: list[Plan]) -> list[Round]:
         began, progress = time.monotonic(), _Progress()
@@ -126,23 +152,43 @@ class _Wait:
             admin.drain.watch(plan, settle=self._settle, ignored_groups=self._ignored)
             for plan in plans
         ]
-        try:
-            while True:
-                rounds = [await self._look(admin, watch) for watch in watches]
-                late = self._timeout is not None and time.monotonic() - began >= self._timeout
-                if late or all(each.is_safe for each in rounds):
-                    return rounds
-                progress.show(rounds)
-                await asyncio.sleep(self._interval)
-        finally:
-            progress.close()
+        with _cancelled_by_sigterm():
+            try:
+                while True:
+                    rounds = [await self._look(admin, watch) for watch in watches]
+                    late = self._timeout is not None and time.monotonic() - began >= self._timeout
+                    if late or not any(each.open for each in rounds):
+                        return rounds
+                    progress.show(rounds)
+                    await asyncio.sleep(self._interval)
+            finally:
+                progress.close()
 
     async def _look(self, admin: AdminClient, watch: Watch) -> Round:
-        failed: list[Open] = []
-        if not self._only_look:
-            failed = await admin.drain.wipe(watch.broker.broker_name)
-        found = await watch.round()
-        return Round(found.address, found.broker_name, (*failed, *found.open), found.unknown)
+        if self._only_look:
+            return await watch.round()
+        self._began = True
+        failed = await admin.drain.wipe(watch.broker.broker_name)
+        try:
+            found = await watch.round()
+        except (RemotingError, BrokerUnknown) as exc:
+            away = Open(kind="broker", what=f"the broker does not answer: {exc}")
+            return Round(watch.broker.address, watch.broker.broker_name, (*failed, away))
+        return replace(found, open=(*failed, *found.open))
+
+
+@contextmanager
+def _cancelled_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM cancel the current task; Python handles signals in the main thread only."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    if task is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 class _Progress:
@@ -200,9 +246,18 @@ def _print_result(rounds: list[Round], *, as_document: bool) -> None:
     for each in rounds:
         for reason in each.unknown:
             print(one_line(f"not known of {each.broker_name}: {reason}"))
+        for remark in each.remarks:
+            print(one_line(f"not known of {each.broker_name}: {remark}"))
     for each in rounds:
-        state = "is safe to stop" if each.is_safe else "is not safe to stop"
-        print(one_line(f"{each.broker_name} ({each.address}) {state}"))
+        print(one_line(f"{each.broker_name} ({each.address}) {_state(each)}"))
+
+
+def _state(found: Round) -> str:
+    if found.is_safe:
+        return "is safe to stop"
+    if found.open:
+        return "is not safe to stop"
+    return "is not known to be safe to stop"
 
 
 def _round_document(found: Round) -> dict[str, Any]:
@@ -212,6 +267,7 @@ def _round_document(found: Round) -> dict[str, Any]:
         "safe": found.is_safe,
         "open": found.open,
         "unknown": found.unknown,
+        "remarks": found.remarks,
     }
 
 

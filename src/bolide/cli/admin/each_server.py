@@ -6,7 +6,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from bolide.cli.admin.session import not_applicable, pass_over
+from bolide.admin import AdminClient
+from bolide.cli.admin.session import not_applicable, pass_over, require_one, run, targets
 from bolide.cli.admin.times import check_seconds
 from bolide.errors import BolideError
 from bolide.protocol.refusals import RequestCodeNotSupported
@@ -68,6 +69,50 @@ async def _ask(
 
     await asyncio.gather(*map(one, dict.fromkeys(addresses)))
     return {address: found[address] for address in addresses if address in found}, failures
+
+
+async def changed_at(
+    addresses: Iterable[str], change: Callable[[str], Awaitable[object]], done: str | None
+) -> list[str]:
+    """Change something at one server after the other; returns the addresses of those done.
+
+    What fails is passed over.
+
+    Args:
+        done: printed for each server, with its address in place of the braces.
+
+    Raises:
+        BolideError: the first failure, if nothing was changed.
+    """
+
+    async def one(address: str) -> None:
+        await change(address)
+        if done is not None:
+            print(done.replace("{}", address))
+
+    return [*await answers_of(addresses, one, changes=True)]
+
+
+def change_each(
+    name_server: str | None,
+    brokers: tuple[str | None, str | None],
+    change: Callable[[AdminClient, str], Awaitable[object]],
+    done: str | None,
+) -> list[str]:
+    """As `changed_at`, for the brokers of -b or -c, slaves included.
+
+    Args:
+        brokers: the values of -b and -c, of which exactly one must be given.
+        done: printed for each broker, with its address in place of the braces.
+    """
+    broker, cluster = brokers
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> list[str]:
+        addresses = await targets(admin, broker, cluster, slaves=True)
+        return await changed_at(addresses, lambda address: change(admin, address), done)
+
+    return run(name_server, act)
 
 
 async def applicable(request: Awaitable[T], reason: str) -> T:

@@ -3,6 +3,7 @@
 updateSubGroup, updateSubGroupList, getConsumerConfig, deleteSubGroup, setConsumeMode.
 """
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ from bolide.admin import AdminClient
 from bolide.admin.consequences import GroupDeletion
 from bolide.admin.servers import address_of
 from bolide.cli.admin.confirmation import DryRun, Effect, Yes, confirm
-from bolide.cli.admin.each_server import ask_each
+from bolide.cli.admin.each_server import answers_of, ask_each, changed_at
 from bolide.cli.admin.output import java_map, java_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -28,7 +29,9 @@ from bolide.cli.admin.session import (
     run,
     targets,
 )
+from bolide.cli.admin.topic_deletion import delete_everywhere
 from bolide.cli.admin.topics import parse_attributes
+from bolide.cli.command_line import program_name
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
 from bolide.logs import one_line
@@ -38,7 +41,7 @@ from bolide.protocol.bodies.groups import GroupConfig, RetryPolicy
 from bolide.protocol.bodies.pop import RequestMode
 from bolide.protocol.bodies.routes import BrokerRoute
 from bolide.protocol.fastjson import BadJson
-from bolide.protocol.refusals import GroupNotFound
+from bolide.protocol.refusals import GroupNotFound, Refusal
 
 
 def update_sub_group(
@@ -117,11 +120,11 @@ def update_sub_group(
     )
 
     async def act(admin: AdminClient) -> None:
-        addresses = await targets(admin, broker, cluster)
-        for address in addresses:
-            await admin.groups.update(address, config)
-            if not as_document:
-                print(f"create subscription group to {address} success.")
+        addresses = await changed_at(
+            await targets(admin, broker, cluster),
+            lambda address: admin.groups.update(address, config),
+            None if as_document else "create subscription group to {} success.",
+        )
         if as_document:
             print_document({"brokers": addresses, "groupConfig": config})
         else:
@@ -166,21 +169,43 @@ def delete_sub_group(
         )
 
     async def act(admin: AdminClient) -> None:
-        where = f" in cluster [{cluster}]" if cluster else ""
         addresses = await targets(admin, broker, cluster)
-        for address in addresses:
-            await admin.groups.delete(address, group, offsets=is_true(offsets))
-            if not as_document:
-                print(
-                    f"delete subscription group [{group}] from broker [{address}]{where} success."
-                )
+        where = f" in cluster [{cluster}]" if cluster else ""
+        done = f"delete subscription group [{group}] from broker [{{}}]{where} success."
+        had = await _delete_from_each(
+            admin, addresses, group, None if as_document else done, offsets=is_true(offsets)
+        )
         if cluster is not None:
             for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-                await admin.topics.delete(prefix + group, cluster)
+                await delete_everywhere(admin, prefix + group, cluster)
+        if len(had) == len(addresses) and not any(had.values()):
+            print(f"{program_name()}: no broker had group {group}", file=sys.stderr)
         if as_document:
-            print_document({"group": group, "brokers": addresses})
+            print_document({"group": group, "brokers": [at for at, was in had.items() if was]})
 
     run(name_server, act)
+
+
+async def _delete_from_each(
+    admin: AdminClient, addresses: list[str], group: str, done: str | None, *, offsets: bool
+) -> dict[str, bool]:
+    """Whether each broker had the group, by address; failures are passed over."""
+
+    async def delete(address: str) -> bool:
+        had = await _has(admin, address, group)
+        await admin.groups.delete(address, group, offsets=offsets)
+        if done is not None:  # as Java's tool does, also if there was no such group
+            print(done.replace("{}", address))
+        return had
+
+    return await answers_of(addresses, delete, changes=True)
+
+
+async def _has(admin: AdminClient, address: str, group: str) -> bool:
+    try:
+        return await admin.groups.find_config(address, group) is not None
+    except Refusal:  # who may delete it, but not look
+        return True
 
 
 def _effect(found: GroupDeletion, *, with_topics: bool, with_offsets: bool) -> Effect:
@@ -228,12 +253,12 @@ def update_sub_group_list(
     kind = "group" if broker is not None else "subscription group"
 
     async def act(admin: AdminClient) -> None:
-        addresses = await targets(admin, broker, cluster)
-        for address in addresses:
-            await admin.groups.update_all(address, configs)
-            if not as_document:
-                done = f"submit batch of {kind} config to {address} success"
-                print(f"{done}, please check the result later.")
+        done = f"submit batch of {kind} config to {{}} success, please check the result later."
+        addresses = await changed_at(
+            await targets(admin, broker, cluster),
+            lambda address: admin.groups.update_all(address, configs),
+            None if as_document else done,
+        )
         if as_document:
             print_document({"brokers": addresses, "groupConfigs": configs})
 
@@ -358,11 +383,11 @@ def set_consume_mode(
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
-        addresses = await targets(admin, broker, cluster)
-        for address in addresses:
-            await admin.pop.set_mode(address, topic, group, mode, share)
-            if not as_document:
-                print(f"set consume mode to {address} success.")
+        addresses = await changed_at(
+            await targets(admin, broker, cluster),
+            lambda address: admin.pop.set_mode(address, topic, group, mode, share),
+            None if as_document else "set consume mode to {} success.",
+        )
         if as_document:
             facts = {"topic": topic, "group": group, "mode": mode, "popShareQueueNum": share}
             print_document({"brokers": addresses, **facts})

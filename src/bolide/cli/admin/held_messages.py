@@ -12,6 +12,7 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
+from bolide.cli.admin.each_server import answers_of
 from bolide.cli.admin.output import time_text
 from bolide.cli.admin.progress import print_cut
 from bolide.cli.admin.session import (
@@ -81,14 +82,16 @@ def recall_message(
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
-        found: list[PendingTimer] = []
+        addresses = await targets(admin, broker, cluster)
         if not yes or dry_run:
-            await _confirm_recall(admin, await targets(admin, broker, cluster), topic, key,
+            await _confirm_recall(admin, addresses, topic, key,
                                   dry_run=dry_run, as_document=as_document)  # fmt: skip
-        for address in await targets(admin, broker, cluster):
-            found += await admin.timers.recall(address, topic, key)
+        recalled = await answers_of(
+            addresses, lambda address: admin.timers.recall(address, topic, key), changes=True
+        )
+        found = [each for part in recalled.values() for each in part]
         _show_timers(found, as_document=as_document)
-        if not found:
+        if not found and len(recalled) == len(addresses):
             typer.echo(f"no message of {topic} waits with {key}", err=True)
             raise typer.Exit(1)
 

@@ -9,6 +9,7 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.errors import MessageNotFound
+from bolide.admin.message_history import Track
 from bolide.admin.messages import DEFAULT_LIMIT
 from bolide.cli.admin.output import document_of, java_text, print_message
 from bolide.cli.admin.progress import print_cut, progress_bar
@@ -26,6 +27,7 @@ from bolide.cli.admin.session import (
 from bolide.cli.admin.times import TIME_FORMATS, parse_time
 from bolide.cli.documents import print_document
 from bolide.cli.tables import Table
+from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.protocol.bodies.consumers import DirectConsumption
 from bolide.protocol.headers.query import IndexType
@@ -204,8 +206,12 @@ def _say_cut(found: list[StoredMessage], limit: int) -> None:
 async def show_message(
     admin: AdminClient, message: StoredMessage, charset: str | None, as_document: bool
 ) -> None:
-    """Print a message and which groups have consumed it."""
-    tracks = await admin.tracks.of(message)
+    """Print a message and which groups have consumed it, as far as that is known."""
+    tracks: list[Track] | None = None
+    try:
+        tracks = await admin.tracks.of(message, on_failure=pass_over)
+    except BolideError as exc:  # which must not hide the message
+        pass_over(exc)
     if as_document:
         print_document(document_of(message) | {"tracks": tracks})
     else:

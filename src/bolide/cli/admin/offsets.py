@@ -8,8 +8,10 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.errors import GroupOffline, GroupUnknown
-from bolide.admin.offsets import AT_END, OffsetMove, Rollback
+from bolide.admin.offset_moves import OffsetMove, Rollback
+from bolide.admin.offsets import AT_END
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
+from bolide.cli.admin.each_server import answers_of
 from bolide.cli.admin.session import (
     AsDocument,
     NameServer,
@@ -25,7 +27,9 @@ from bolide.cli.tables import Table
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.refusals import ConsumerNotOnline
 
-Moved = dict[MessageQueue, int] | list[Rollback]
+Moved = list[dict[MessageQueue, int] | list[Rollback]]
+"""What was moved on each broker, by the broker or by committing."""
+
 OfGroup = Annotated[str, typer.Option("-g", "--group", help="Name of the consumer group.")]
 Force = Annotated[
     Switch,
@@ -136,12 +140,20 @@ def clone_group_offset(
 
     choice = _Choice(question, yes, dry_run, as_document, is_overwritten=True)
     choice.confirm(name_server, target, planned)
-    run(name_server, lambda admin: admin.offsets.commit_moves(target, plan))
+
+    async def act(admin: AdminClient) -> list[str]:
+        async def commit(address: str) -> None:
+            await admin.offsets.commit_moves(address, target, plan[address])
+
+        return [*(await answers_of(plan, commit, changes=True))]
+
+    done = run(name_server, act)
     if as_document:
-        print_document([_document(each) for each in moves])
-    else:
-        groups = f"srcGroup[{source}], destGroup=[{target}]"
-        print(f"clone group offset success. {groups}, topic[{topic}]")
+        print_document([_document(each) for address in done for each in plan[address]])
+        return
+    groups = f"srcGroup[{source}], destGroup=[{target}]"
+    where = "" if len(done) == len(plan) else f", only on {', '.join(done)}"
+    print(f"clone group offset success. {groups}, topic[{topic}]{where}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +215,15 @@ def _reset(name_server: str | None, target: _Target, choice: _Choice) -> Moved:
     )
 
     async def act(admin: AdminClient) -> Moved:
-        try:
-            return await admin.offsets.reset_by_time(
-                group, topic, timestamp, force=target.force, cluster=target.cluster
-            )
-        except ConsumerNotOnline:
-            return await admin.offsets.reset_stopped(
-                group, topic, timestamp, force=target.force, cluster=target.cluster
-            )
+        async def reset(address: str) -> dict[MessageQueue, int] | list[Rollback]:
+            offsets, what = admin.offsets, (address, group, topic, timestamp)
+            try:
+                return await offsets.reset_at(*what, force=target.force)
+            except ConsumerNotOnline:
+                return await offsets.reset_stopped_at(*what, force=target.force)
+
+        addresses = (await admin.topics.addresses(topic, target.cluster)).values()
+        return [*(await answers_of(addresses, reset, changes=True)).values()]
 
     return run(name_server, act)
 
@@ -232,7 +245,7 @@ async def _offset_at(
 ) -> int:
     address, queue = target_queue
     if timestamp == AT_END:
-        return (await admin.offsets.plan_queue_reset(address, "", queue, 0)).max_offset
+        return (await admin.offsets.bounds_at(address, queue))[1].max_offset
     return await admin.offsets.search_at(address, queue, timestamp)
 
 
@@ -249,15 +262,21 @@ def _moves_table(moves: Iterable[OffsetMove]) -> Table:
         "#deliveredAgain", "#skipped",
     )  # fmt: skip
     redelivered = skipped = 0
+    is_known = True
     for each in moves:
         queue, before = each.queue, "-" if each.before is None else each.before
         bounds = (each.min_offset, each.max_offset)
-        counts = (each.redelivered, each.skipped)
+        counts = (each.redelivered, _count(each.skipped_at_most, each.skipped is not None))
         table.add(queue.broker_name, queue.queue_id, *bounds, before, each.after, *counts)
         redelivered += each.redelivered
-        skipped += each.skipped
-    table.add("Total:", "", "", "", "", "", redelivered, skipped)
+        skipped += each.skipped_at_most
+        is_known = is_known and each.skipped is not None
+    table.add("Total:", "", "", "", "", "", redelivered, _count(skipped, is_known))
     return table
+
+
+def _count(at_most: int, is_known: bool) -> str:
+    return str(at_most) if is_known else f"up to {at_most}"
 
 
 def _document(move: OffsetMove) -> dict[str, object]:
@@ -274,27 +293,33 @@ def _document(move: OffsetMove) -> dict[str, object]:
 
 
 def _print_moved(moved: Moved, title: str) -> None:
-    if isinstance(moved, dict):
+    by_brokers = [(q, at) for part in moved if isinstance(part, dict) for q, at in part.items()]
+    committed = [each for part in moved if isinstance(part, list) for each in part]
+    if by_brokers or not committed:
         table = Table("#brokerName", "#queueId", "#offset")
-        for queue, offset in sorted(moved.items()):
+        for queue, offset in sorted(by_brokers):
             table.add(queue.broker_name, queue.queue_id, offset)
         table.print()
-        return
-    titles = ("#brokerOffset", "#consumerOffset", "#timestampOffset", title)
-    table = Table("#brokerName", "#queueId", *titles)
-    for each in moved:
-        offsets = (each.broker_offset, each.consumer_offset)
-        names = (each.queue.broker_name, each.queue.queue_id)
-        table.add(*names, *offsets, each.timestamp_offset, each.reset_offset)
-    table.print()
+    if committed:
+        titles = ("#brokerOffset", "#consumerOffset", "#timestampOffset", title)
+        table = Table("#brokerName", "#queueId", *titles)
+        for each in committed:
+            offsets = (each.broker_offset, each.consumer_offset)
+            names = (each.queue.broker_name, each.queue.queue_id)
+            table.add(*names, *offsets, each.timestamp_offset, each.reset_offset)
+        table.print()
 
 
 def _print_document(moved: Moved) -> None:
-    if not isinstance(moved, dict):
-        moved = {each.queue: each.reset_offset for each in moved}
+    offsets: dict[MessageQueue, int] = {}
+    for part in moved:
+        if isinstance(part, list):
+            offsets |= {each.queue: each.reset_offset for each in part}
+        else:
+            offsets |= part
     print_document(
         [
             {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
-            for queue, offset in sorted(moved.items())
+            for queue, offset in sorted(offsets.items())
         ]
     )

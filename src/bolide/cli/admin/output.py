@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from bolide.admin.message_history import Track
     from bolide.model.message import StoredMessage
 
+UNKNOWN = "N/A"
+"""Shown for what a server did not tell."""
+
 _FILE_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
 
@@ -51,13 +54,27 @@ def java_text(value: object) -> str:
     return "null" if value is None else str(value)
 
 
+def total_text(total: int | None, least: int | None) -> str:
+    """A sum over brokers; what those told that answered, if one did not, is marked."""
+    if total is None:
+        return UNKNOWN if least is None else f">={least}"
+    return str(total)
+
+
 def print_field(name: str, value: object) -> None:
     """`#name`, a tab, and the value."""
     print(f"#{name}\t{one_line(java_text(value))}")
 
 
-def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str | None) -> None:
-    """Print a message in the format of RocketMQ's tools; the body is saved to a file."""
+def print_message(
+    message: "StoredMessage", tracks: "list[Track] | None", charset: str | None
+) -> None:
+    """Print a message in the format of RocketMQ's tools; the body is saved to a file.
+
+    Args:
+        tracks: the state of the message in each group; None if it is not known.
+        charset: of the body, which is printed if it is given.
+    """
     keys = message.properties.get(PropertyName.KEYS)
     lines = {
         "OffsetID": message.offset_message_id,
@@ -81,11 +98,13 @@ def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str 
     for title, value in lines.items():
         print(f"{title + ':':<20} {one_line(str(value))}")
     print()
-    for track in tracks:
+    for track in tracks or []:
         reason = java_text(track.reason)
         print(one_line(f"MessageTrack [consumerGroup={track.group}, trackType={track.kind}, "
                        f"exceptionDesc={reason}]"))  # fmt: skip
-    if not tracks:
+    if tracks is None:
+        print("WARN: Consumers are not known")
+    elif not tracks:
         print("WARN: No Consumer")
 
 

@@ -12,6 +12,7 @@ import typer
 from bolide.admin import AdminClient
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.credentials import changed_secret
+from bolide.cli.admin.each_server import change_each
 from bolide.cli.admin.output import java_text, time_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -19,7 +20,6 @@ from bolide.cli.admin.session import (
     ClusterName,
     NameServer,
     Switch,
-    change_each,
     is_true,
     items,
     require_one,

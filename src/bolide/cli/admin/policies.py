@@ -22,12 +22,12 @@ from bolide.admin.access import (
     resolved_password,
 )
 from bolide.cli.admin.confirmation import DryRun, Yes
+from bolide.cli.admin.each_server import change_each
 from bolide.cli.admin.session import (
     AsDocument,
     BrokerAddress,
     ClusterName,
     NameServer,
-    change_each,
     find_first,
     items,
     require_one,

@@ -58,7 +58,11 @@ def consumer_status(
     async def act(admin: AdminClient) -> None:
         with progress_bar("members") as advance:
             status = await admin.consumer_status.of(
-                group, broker, stacks=stacks, on_answer=lambda: advance(1)
+                group,
+                broker,
+                stacks=stacks,
+                on_answer=lambda: advance(1),
+                on_failure=pass_over,
             )
         for exc in status.failures.values():
             pass_over(exc)

@@ -108,7 +108,7 @@ def pass_over(exc: BolideError) -> None:
     failures = _passed_over.get()
     if reason_of(exc) not in map(reason_of, failures):  # once, however many topics it has
         warn(exc)
-    failures.append(exc)
+        failures.append(exc)
 
 
 @contextmanager
@@ -181,31 +181,5 @@ def find_first(
             if found := await find(admin, address):
                 return found
         return None
-
-    return run(name_server, act)
-
-
-def change_each(
-    name_server: str | None,
-    brokers: tuple[str | None, str | None],
-    change: Callable[[AdminClient, str], Awaitable[object]],
-    done: str | None,
-) -> list[str]:
-    """Change something at each broker of -b or -c, slaves included; returns their addresses.
-
-    Args:
-        brokers: the values of -b and -c, of which exactly one must be given.
-        done: printed for each broker, with its address in place of the braces.
-    """
-    broker, cluster = brokers
-    require_one(broker, cluster)
-
-    async def act(admin: AdminClient) -> list[str]:
-        addresses = await targets(admin, broker, cluster, slaves=True)
-        for address in addresses:
-            await change(admin, address)
-            if done is not None:
-                print(done.format(address))
-        return addresses
 
     return run(name_server, act)

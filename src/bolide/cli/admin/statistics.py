@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.monitoring import GroupReport
-from bolide.admin.traffic import TopicTraffic
-from bolide.cli.admin.output import time_text
+from bolide.admin.servers import ask_failed_no_more
+from bolide.admin.traffic import Flow, GroupTraffic, TopicTraffic
+from bolide.cli.admin.output import UNKNOWN, time_text, total_text
 from bolide.cli.admin.progress import progress_bar
 from bolide.cli.admin.session import AsDocument, NameServer, Switch, is_true, pass_over, run
 from bolide.cli.admin.times import check_seconds
@@ -102,15 +104,15 @@ def stats_all(
         row
         for traffic in run(name_server, act)
         for row in _traffic_rows(traffic)
-        if not active or row["inMsg24Hour"] or row["outMsg24Hour"]
+        if not active or row.is_active
     ]
     if as_document:
-        print_document(rows)
+        print_document([row.document() for row in rows])
         return
     titles = ("#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour")
     table = Table(*titles, "#OutMsg24Hour")
     for row in rows:
-        table.add(*_traffic_cells(row))
+        table.add(*row.cells())
     table.print()
 
 
@@ -121,7 +123,7 @@ async def _traffic(admin: AdminClient, topic: str | None) -> list[TopicTraffic]:
         hidden = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
         names = [name for name in sorted(await admin.topics.names()) if not name.startswith(hidden)]
     limit = asyncio.Semaphore(_MAX_CONCURRENT)
-    with progress_bar("topics", len(names)) as advance:
+    with progress_bar("topics", len(names)) as advance, ask_failed_no_more():
 
         async def one(name: str) -> TopicTraffic | BolideError:
             async with limit:
@@ -146,31 +148,61 @@ async def _traffic(admin: AdminClient, topic: str | None) -> list[TopicTraffic]:
     return found
 
 
-def _traffic_rows(traffic: TopicTraffic) -> Iterator[dict[str, Any]]:
-    incoming = {"inTps": traffic.incoming.tps, "inMsg24Hour": traffic.incoming.day}
-    for group in traffic.groups or ():
-        yield {
-            "topic": traffic.topic,
-            "consumerGroup": group.group,
-            "accumulation": group.lag,
-            "outTps": group.out.tps,
-            "outMsg24Hour": group.out.day,
-        } | incoming
-    if not traffic.groups:
-        nothing = dict.fromkeys(("accumulation", "outTps", "outMsg24Hour"))
-        nobody = None if traffic.groups is None else ""
-        yield {"topic": traffic.topic, "consumerGroup": nobody} | nothing | incoming
+@dataclass(frozen=True)
+class _TrafficRow:
+    """A topic and one of its groups; `group` is None if there is none."""
+
+    topic: str
+    incoming: Flow
+    knows_groups: bool
+    group: GroupTraffic | None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there are messages of today, or may be."""
+        flows = [self.incoming, *([self.group.out] if self.group else [])]
+        return any(flow.day or not flow.is_whole for flow in flows)
+
+    def document(self) -> dict[str, Any]:
+        """Figures that are not known, or not of all brokers, are None."""
+        group, nobody = self.group, "" if self.knows_groups else None
+        out = group.out if group and group.out.is_whole else None
+        incoming = self.incoming if self.incoming.is_whole else None
+        return {
+            "topic": self.topic,
+            "consumerGroup": group.group if group else nobody,
+            "accumulation": group.lag if group else None,
+            "outTps": out.tps if out else None,
+            "outMsg24Hour": out.day if out else None,
+            "inTps": incoming.tps if incoming else None,
+            "inMsg24Hour": incoming.day if incoming else None,
+        }
+
+    def cells(self) -> tuple[object, ...]:
+        rate, day = _flow_cells(self.incoming)
+        group = self.group
+        if not self.knows_groups:
+            return self.topic, "-", "-", rate, "-", day, "-"
+        if group is None:
+            return self.topic, "", 0, rate, "", day, "NO_CONSUMER"
+        out_rate, out_day = _flow_cells(group.out)
+        lag = total_text(group.lag, group.least_lag)
+        return self.topic, group.group, lag, rate, out_rate, day, out_day
 
 
-def _traffic_cells(row: dict[str, Any]) -> tuple[object, ...]:
-    incoming, day = f"{row['inTps']:.2f}", row["inMsg24Hour"]
-    if row["consumerGroup"] is None:  # not known
-        return row["topic"], "-", "-", incoming, "-", day, "-"
-    if not row["consumerGroup"]:
-        return row["topic"], "", 0, incoming, "", day, "NO_CONSUMER"
-    lag = "-" if row["accumulation"] is None else row["accumulation"]
-    rates = (incoming, f"{row['outTps']:.2f}")
-    return row["topic"], row["consumerGroup"], lag, *rates, day, row["outMsg24Hour"]
+def _traffic_rows(traffic: TopicTraffic) -> Iterator[_TrafficRow]:
+    knows_groups = traffic.groups is not None
+    for group in traffic.groups or (None,):
+        yield _TrafficRow(traffic.topic, traffic.incoming, knows_groups, group)
+
+
+def _flow_cells(flow: Flow) -> tuple[str, str]:
+    """The rate and the messages; marked if they are without those of a broker."""
+    if flow.is_whole:
+        return f"{flow.tps:.2f}", str(flow.day)
+    if not flow.told:
+        return UNKNOWN, UNKNOWN
+    return f">={flow.tps:.2f}", f">={flow.day}"
 
 
 def start_monitoring(
@@ -192,6 +224,8 @@ def start_monitoring(
         done = 0
         while True:
             reports = await admin.monitoring.round()
+            for exc in (exc for report in reports for exc in report.failures):
+                pass_over(exc)
             if as_document:
                 print_document([_report_document(report) for report in reports])
             else:
@@ -218,19 +252,20 @@ def _print_round(reports: list[GroupReport]) -> None:
                 )
             )
         notify = f"[MONITOR]  [NOTIFY] reportConsumerRunningInfo: ConsumerGroup: {report.group}"
-        if report.status.differences():
+        if report.status is not None and report.status.differences():
             print(one_line(f"{notify}, Subscription different"))
-        for each in report.status.problems():
+        for each in report.status.problems() if report.status is not None else ():
             queue = each.queue
             where = f"topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}"
             reason = f"MessageQueue [{where}] {each.text}"
             print(one_line(f"{notify}, ClientId: {each.client_id}, {reason}"))
-        if report.failure is not None:
-            print(one_line(f"{notify}, not known: {report.failure}"))
+        for exc in report.failures:
+            print(one_line(f"{notify}, not known: {exc}"))
     print(f"[MONITOR] {line}endRound", flush=True)
 
 
 def _report_document(report: GroupReport) -> dict[str, object]:
+    status = report.status
     return {
         "consumerGroup": report.group,
         "undone": [
@@ -242,10 +277,12 @@ def _report_document(report: GroupReport) -> dict[str, object]:
             }
             for each in report.backlogs
         ],
-        "subscriptionDifferent": bool(report.status.differences()),
-        "stuck": [
+        "subscriptionDifferent": None if status is None else bool(status.differences()),
+        "stuck": None
+        if status is None
+        else [
             {"clientId": each.client_id, "queue": each.queue, "reason": each.text}
-            for each in report.status.problems()
+            for each in status.problems()
         ],
-        "failure": None if report.failure is None else str(report.failure),
+        "failure": "; ".join(map(str, report.failures)) or None,
     }

@@ -1,4 +1,4 @@
-"""Topic commands: updateTopic, updateTopicPerm, deleteTopic, topicList, topicRoute, topicStatus,
+"""Topic commands: updateTopic, updateTopicPerm, topicList, topicRoute, topicStatus,
 updateOrderConf.
 """
 
@@ -9,9 +9,9 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.consequences import TopicDeletion
 from bolide.admin.errors import AdminError
-from bolide.cli.admin.confirmation import DryRun, Effect, Yes, confirm
+from bolide.admin.servers import ask_failed_no_more, gather_by_key
+from bolide.cli.admin.each_server import answers_of, changed_at
 from bolide.cli.admin.output import by_queue, java_map, java_text, time_text
 from bolide.cli.admin.session import (
     AsDocument,
@@ -93,11 +93,11 @@ def update_topic(
     )
 
     async def act(admin: AdminClient) -> None:
-        addresses = await targets(admin, broker, cluster)
-        for address in addresses:
-            await admin.topics.update(address, config)
-            if not as_document:
-                print(f"create topic to {address} success.")
+        addresses = await changed_at(
+            await targets(admin, broker, cluster),
+            lambda address: admin.topics.update(address, config),
+            None if as_document else "create topic to {} success.",
+        )
         order_conf = await _set_order_conf(admin, config, broker, cluster)
         if as_document:
             print_document({"brokers": addresses, "topicConfig": config, "orderConf": order_conf})
@@ -122,73 +122,18 @@ def update_topic_perm(
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
-        changed = []
-        for address in await targets(admin, broker, cluster):
+        async def change(address: str) -> TopicConfig:
             old = await admin.topics.set_perm(address, topic, perm)
-            changed.append({"broker": address, "oldPerm": old.perm, "perm": perm})
             if not as_document:
                 _print_perm(address, old, perm, whole=broker is not None)
+            return old
+
+        found = await answers_of(await targets(admin, broker, cluster), change, changes=True)
         if as_document:
-            print_document(changed)
+            changed = ((address, old.perm) for address, old in found.items())
+            print_document([{"broker": at, "oldPerm": old, "perm": perm} for at, old in changed])
 
     run(name_server, act)
-
-
-def delete_topic(
-    topic: Topic,
-    cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster to delete it from.")],
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    as_document: AsDocument = False,
-    name_server: NameServer = None,
-) -> None:
-    """Delete a topic and its messages.
-
-    The topic is deleted from the brokers of the cluster and from the NameServers.
-    """
-    if dry_run or not yes:
-        found = run(name_server, lambda admin: admin.consequences.of_deleting_topic(topic, cluster))
-        confirm(
-            f"Delete topic {topic} from cluster {cluster}?",
-            _effect(topic, cluster, found),
-            {"topic": topic, "cluster": cluster} | _effect_document(found),
-            yes=yes,
-            dry_run=dry_run,
-            as_document=as_document,
-        )
-    run(name_server, lambda admin: admin.topics.delete(topic, cluster))
-    if as_document:
-        print_document({"topic": topic, "cluster": cluster})
-        return
-    print(f"delete topic [{topic}] from cluster [{cluster}] success.")
-    print(f"delete topic [{topic}] from NameServer success.")
-
-
-def _effect(topic: str, cluster: str, found: TopicDeletion | None) -> Effect:
-    if found is None:
-        return f"no broker of cluster {cluster} serves topic {topic}"
-    written = time_text(found.last_write_ms) if found.last_write_ms > 0 else "never"
-    text = f"{found.messages} messages in {found.queues} queues are lost, last write {written}"
-    if not found.groups:
-        return [text, "no group consumes the topic"]
-    table = Table("#Group", "#Members", "#Backlog")
-    for each in found.groups:
-        table.add(each.group, each.members, each.backlog)
-    return [text, "groups that consume the topic:", table]
-
-
-def _effect_document(found: TopicDeletion | None) -> dict[str, object]:
-    if found is None:
-        return {"queues": 0, "messages": 0, "lastWrite": 0, "groups": []}
-    return {
-        "queues": found.queues,
-        "messages": found.messages,
-        "lastWrite": found.last_write_ms,
-        "groups": [
-            {"group": each.group, "members": each.members, "backlog": each.backlog}
-            for each in found.groups
-        ],
-    }
 
 
 def topic_list(
@@ -303,11 +248,11 @@ async def _set_order_conf(
 
 def _list_with_groups(name_server: str | None, as_document: bool) -> None:
     async def act(admin: AdminClient) -> list[dict[str, object]]:
-        return [
-            await _topic_entry(admin, topic)
-            for topic in await admin.topics.names()
-            if not topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
-        ]
+        hidden = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+        names = [name for name in await admin.topics.names() if not name.startswith(hidden)]
+        with ask_failed_no_more():
+            found = await gather_by_key(names, lambda topic: _topic_entry(admin, topic))
+        return [*found.values()]
 
     found = run(name_server, act)
     if as_document:

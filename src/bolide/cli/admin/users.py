@@ -12,12 +12,12 @@ import typer
 from bolide.admin import AdminClient
 from bolide.cli.admin.confirmation import DryRun, Yes, confirm
 from bolide.cli.admin.credentials import changed_secret, new_secret
+from bolide.cli.admin.each_server import change_each
 from bolide.cli.admin.session import (
     AsDocument,
     BrokerAddress,
     ClusterName,
     NameServer,
-    change_each,
     find_first,
     items,
     require_one,

@@ -29,8 +29,9 @@ def alert_rules(job: str | None = None) -> str:
     """The alert rules as Prometheus reads them.
 
     Args:
-        job: the name that the scrape configuration gives to the servers of the cluster.
+        job: the name that the scrape configuration gives to the servers of the cluster, printable.
     """
+    # Expressions with a job are block scalars: whatever the name is, no part of it is YAML.
     text = _HERE.joinpath("alerts.yml").read_text(encoding="utf-8")
     return text if job is None else text.replace('job="bolide"', f"job={_quoted(job)}")
 

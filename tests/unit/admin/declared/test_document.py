@@ -76,6 +76,27 @@ def test_a_document_has_canonical_values_at_each_broker() -> None:
             "topic A: overrides: b: unknown field prem, did you mean perm?",
         ),
         (
+            (
+                "version: 1\ngroups:\n  g:\n"
+                "    groupRetryPolicy: {exponentialRetryPolicy: {initial: -1}}"
+            ),
+            "c.yml:4: group g: groupRetryPolicy: initial and max must be 0 or more",
+        ),
+        (
+            (
+                "version: 1\ngroups:\n  g:\n"
+                "    groupRetryPolicy: {exponentialRetryPolicy: {multiplier: 0}}"
+            ),
+            "groupRetryPolicy: multiplier=0: must be 1 or more",
+        ),
+        (
+            (
+                "version: 1\ngroups:\n  g:\n"
+                "    groupRetryPolicy: {customizedRetryPolicy: {next: [1, -1]}}"
+            ),
+            "groupRetryPolicy: the delays of next must be 0 or more",
+        ),
+        (
             "version: 1\ngroups:\n  g: {groupRetryPolicy: {type: NEVER}}",
             "c.yml:3: group g: groupRetryPolicy: Invalid enum value 'NEVER'",
         ),

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bolide.admin.declared.document import BrokerState, declare, read_document, to_yaml
+from bolide.admin.declared.changes import Action, Plan, PlanRefused
+from bolide.admin.declared.document import BadAclFile, BrokerState, declare, read_document, to_yaml
 from bolide.admin.declared.fields import Fields, Kind, canonical_policy, default_fields
-from bolide.admin.declared.planning import Action, Plan, PlanRefused, divergences, plan
+from bolide.admin.declared.planning import divergences, plan
 from bolide.auth.policies.model import Entry, PolicyType
 from bolide.protocol.bodies.access import PolicyEntry
 
@@ -162,8 +163,8 @@ def test_after_a_plan_there_is_nothing_left_to_do(
 ) -> None:
     states = states[: len(wanted)]
     text = documented(wanted[: len(states)])
-    pruning = planned(text, states, prune=True)
-    kept = applied(states, planned(text, states))
+    pruning = planned(text, states, prune=True, allow_lock_out=True)
+    kept = applied(states, planned(text, states, allow_lock_out=True))
     pruned = applied(states, pruning)
 
     assert planned(text, kept).changes == ()
@@ -218,6 +219,68 @@ def test_pruning_keeps_who_could_not_be_replaced() -> None:
     assert [change.name for change in found.changes] == ["old"]
     assert "user root is not deleted: it is a super user" in found.warnings[0]
     assert planned("{version: 1}", [state(users=users)], prune=True).changes == ()
+
+
+def test_a_topic_that_nobody_can_use_is_warned_of() -> None:
+    states = [state(topics={"T": TOPIC, "Shut": {**TOPIC, "perm": 0}})]
+    for perm, is_warned in ((0, True), (1, True), (2, False), (4, False)):
+        warnings = planned(f"{{version: 1, topics: {{T: {{perm: {perm}}}}}}}", states).warnings
+        assert any("nobody can send or consume" in each for each in warnings) == is_warned
+    shut = planned("{version: 1, topics: {Shut: {perm: 0, readQueueNums: 9}}}", states)
+    assert shut.warnings == ()  # it is known to be so
+
+
+def test_a_file_of_other_objects_is_warned_of_and_an_empty_section_refused() -> None:
+    states = [state(topics={"A": TOPIC, "B": TOPIC}), state("broker-b", topics={})]
+    emptied = "c.yml: the file declares none of the topics that exist: --prune deletes all"
+    for text in ("{}", "{C: {}}"):
+        found = planned(f"{{version: 1, topics: {text}}}", states, prune=True)
+        assert emptied in " ".join(found.warnings)
+    assert emptied not in " ".join(
+        planned("{version: 1, topics: {A: }}", states, prune=True).warnings
+    )
+    assert emptied not in " ".join(planned("{version: 1, topics: {}}", states).warnings)
+    for empty in ("", "null", "''"):
+        with pytest.raises(BadAclFile, match=r"c.yml:2: topics is empty: write topics: \{}"):
+            planned(f"version: 1\ntopics: {empty}", states)
+
+
+@pytest.mark.parametrize("change", ["{type: Normal}", "{status: disable}"])
+def test_who_manages_the_cluster_is_locked_out_only_if_asked_and_last(change: str) -> None:
+    user = default_fields(Kind.USERS, {}, 5)
+    root = {**user, "type": "Super"}
+    states = [state(users={"root": root, "other": root, "me": user}, topics={"Old": TOPIC})]
+    text = f"version: 1\ntopics: {{}}\nusers:\n  root: {change}\n  me: {{policies: []}}\n"
+
+    with pytest.raises(PlanRefused, match=r"c.yml:4: user root signs this command, and is to be"):
+        planned(text, states, own_name="root")
+    assert not planned(text, states, own_name="other").is_locked_out
+    found = planned(text + "  new: ", states, prune=True, own_name="root", allow_lock_out=True)
+    assert found.is_locked_out
+    assert [each.name for each in found.changes] == ["new", "Old", "root"]
+    assert "c.yml:4: user root signs this command" in " ".join(found.warnings)
+
+    text += f"  other: {change}\n"
+    with pytest.raises(PlanRefused) as refused:
+        planned(text, states)
+    assert len(refused.value.problems) == 2
+    assert "user root is the last super user that is enabled" in refused.value.problems[0]
+    assert planned(f"{text}  heir: {{type: Super}}", states).warnings == ()
+
+
+def test_the_last_administrator_stays_one_and_own_policies_are_warned_of() -> None:
+    account = default_fields(Kind.ACCOUNTS, {}, 5)
+    states = [state(accounts={"chief": {**account, "admin": True}, "app": account})]
+    text = "{version: 1, accounts: {chief: {admin: false}}}"
+    with pytest.raises(PlanRefused, match="chief is the last administrator"):
+        planned(text, states, own_name="app")
+    with pytest.raises(PlanRefused, match="chief signs this command, and is to be no admin"):
+        planned(text, states, own_name="chief")
+    user = default_fields(Kind.USERS, {"policies": {"*": {}}}, 5)
+    found = planned(
+        "{version: 1, users: {me: {policies: []}}}", [state(users={"me": user})], own_name="me"
+    )
+    assert "user me signs this command and gets other policies" in found.warnings[0]
 
 
 @pytest.mark.parametrize(
