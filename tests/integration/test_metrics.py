@@ -15,6 +15,7 @@ from bolide.errors import ConfigError
 from bolide.kernel import read_record
 from bolide.metrics.settings import ExporterType
 from bolide.model.message import Message
+from bolide.model.names import pop_retry_topics
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.server import NameServer
 from bolide.protocol import fastjson
@@ -25,17 +26,19 @@ from bolide.protocol.bodies.heartbeat import (
     ProducerGroup,
     Subscription,
 )
+from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.record import Record
+from bolide.protocol.record import Record, RecordDraft
 from tests.support.aio import on_loop, until
 from tests.support.broker import BrokerClient, broker_in
 from tests.support.controllers import controller, controller_config, free_peers
 from tests.support.metrics import Scraped, get, scrape
-from tests.support.popping import PopClient
+from tests.support.popping import PopClient, PoppedMessage
 from tests.support.ports import free_port
 
 QUEUES = 4
 COMMIT = 1
+HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 
 
 def truth(
@@ -160,6 +163,47 @@ async def test_lag_is_what_reading_every_message_says(tmp_path: Path) -> None:
         check_lag(left, "some", 0, truth(broker, "T", 0, 5, wanted=of_tags), topic="T")
 
         counts(found, broker.store.read("SCHEDULE_TOPIC_XXXX", 2, 0).size)
+        await moved(broker, client, popping, [popped.messages[offset] for offset in (1, 4, 5)])
+
+
+@on_loop
+async def test_the_age_of_a_lag_behind_an_expression_is_that_of_its_first_message(
+    tmp_path: Path,
+) -> None:
+    async with broker_in(tmp_path) as broker, BrokerClient(broker.address) as client:
+        for number in (1, 1, 5):
+            await client.send("T", properties={"number": str(number)})
+            await asyncio.sleep(0.5 if number == 1 else 0.0)
+        await join(client, "by_sql", "number = 5", "SQL92")
+        await client.pull("T", consumer_group="by_sql", sys_flag=COMMIT | 4,
+                          expression_type="SQL92", subscription="number = 5")  # fmt: skip
+        found = await scrape(broker.metrics)
+        assert found.one("bolide_queue_lag_messages", consumer_group="by_sql", queue_id="0") == 1
+        stored = broker.store.unit_stored_at("T", 0, 2) / 1000
+        seconds = found.one("bolide_queue_lag_seconds", consumer_group="by_sql", queue_id="0")
+        assert seconds == pytest.approx(time.time() - stored, abs=0.4)
+
+
+async def moved(
+    broker: Broker, client: BrokerClient, popping: PopClient, in_flight: list[PoppedMessage]
+) -> None:
+    """A tool moves a group that has popped: back only once no pop of it is in flight."""
+    offset = {"consumerGroup": "poppers", "topic": "T", "queueId": "1", "commitOffset": "1"}
+    await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, offset)
+    right = truth(broker, "T", 1, 0, acknowledged=[0, 2, 3])
+    check_lag(await scrape(broker.metrics), "poppers", 1, right, is_retry="false")
+    for each in in_flight:
+        await popping.ack("T", each)
+    back = await scrape(broker.metrics)
+    check_lag(back, "poppers", 1, truth(broker, "T", 1, 1), is_retry="false")
+    # It goes on by pull.
+    await client.pull("T", queue_id=1, consumer_group="poppers", sys_flag=COMMIT | 4,
+                      queue_offset=12, commit_offset=12)  # fmt: skip
+    pulled = await scrape(broker.metrics)
+    check_lag(pulled, "poppers", 1, truth(broker, "T", 1, 12), is_retry="false")
+    labels = {"consumer_group": "poppers", "topic": "T", "is_retry": "false"}
+    assert pulled.one("rocketmq_consumer_inflight_messages", **labels) == 0
+    assert (await popping.pop("T", queue_id=1)).messages[0].record.queue_offset == 12
 
 
 def counts(found: Scraped, sent_back: int) -> None:
@@ -179,6 +223,32 @@ def counts(found: Scraped, sent_back: int) -> None:
     assert found.one(requests, request_code="send_message_v2", response_code="success") == 60
     assert found.one(requests, request_code="heart_beat") == 3
     assert found.one("rocketmq_consumer_connections", consumer_group="some") == 1
+    assert found.one("rocketmq_group_count", group="some") == 1
+    assert found.one("rocketmq_group_count", group="absent") == 0
+
+
+@on_loop
+async def test_two_retry_topics_of_a_group_are_one_lag(tmp_path: Path) -> None:
+    async with (
+        broker_in(tmp_path) as broker,
+        BrokerClient(broker.address) as client,
+        PopClient(broker.address) as popping,
+    ):
+        await client.send("T")
+        await join(popping, "poppers", "*", consume_type=ConsumeType.CONSUME_POP)
+        for number, name in enumerate(pop_retry_topics("poppers", "T"), 1):
+            retries = TopicConfig(topic_name=name, read_queue_nums=number, write_queue_nums=number)
+            await broker.parts.topics.update(retries)
+            for queue_id in range(number):
+                broker.store.append(RecordDraft(name.encode(), b"x", b"", queue_id, 0, HOST, HOST))
+                broker.parts.offsets.commit("poppers", name, queue_id, 0)
+        found = await scrape(broker.metrics)
+        labels = {"consumer_group": "poppers", "topic": "T", "is_retry": "true"}
+        assert found.one("rocketmq_consumer_lag_messages", **labels) == 3
+        assert found.one("bolide_queue_lag_messages", queue_id="0", **labels) == 2
+        assert found.one("bolide_queue_lag_messages", queue_id="1", **labels) == 1
+        assert 0 < found.one("bolide_queue_lag_seconds", queue_id="0", **labels) < 60
+        assert sorted(found.all("rocketmq_group_retrydiff", group="poppers")) == [1, 2]
 
 
 @on_loop

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner, Result
 
+from bolide.broker.server import Broker
 from bolide.cli import app
 from bolide.cli.monitoring.boards import alert_rules, dashboard
 from bolide.metrics.exporter import Exporter
@@ -24,8 +26,9 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.transactions import EndTransactionHeader
 from bolide.protocol.message_id import OffsetId
 from tests.integration.test_replicas import group
+from tests.support.aio import until
 from tests.support.controllers import controller, free_peers
-from tests.support.metrics import fetch
+from tests.support.metrics import Scraped, fetch
 from tests.support.popping import PopClient
 from tests.support.promql import BadQuery, Query, read_query
 
@@ -34,6 +37,12 @@ OF_PROMETHEUS = {"job", "instance"}
 DROPPED = "bolide_metrics_series_dropped"
 """Shown as soon as series are left out."""
 T, G, PREPARED, COMMIT, ROLLBACK = "Orders", "shop", 4, 8, 12
+OF_MASTERS = (
+    "rocketmq_consumer_lag_messages", "rocketmq_consumer_ready_messages", "rocketmq_group_diff",
+    "bolide_queue_lag_messages", "rocketmq_message_accumulation", "rocketmq_producer_offset",
+    "rocketmq_consumer_offset", "rocketmq_group_count",
+)  # fmt: skip
+"""What a slave has too, as its master has it."""
 _DURATION = re.compile(r"\d+[smhd]")
 
 Scrape = dict[str, set[str]]
@@ -78,14 +87,14 @@ EXPRESSIONS = list(expressions())
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Scrape:
     """The metrics of a master that has done everything that metrics tell of."""
-    return asyncio.run(scrape_master(tmp_path_factory.mktemp("monitored")))
+    return asyncio.run(scrape_group(tmp_path_factory.mktemp("monitored")))
 
 
-async def scrape_master(directory: Path) -> Scrape:
+async def scrape_group(directory: Path) -> Scrape:
     wanted = {metric for each in EXPRESSIONS for metric in each.query.metrics} - {"up", DROPPED}
     missing = wanted
     async with (
-        group(directory) as (names, master, _),
+        group(directory, slaves=2) as (names, master, slaves),
         controller(directory / "controller", free_peers(1)) as controls,
         PopClient(master.address, G) as client,
     ):
@@ -97,9 +106,41 @@ async def scrape_master(directory: Path) -> Scrape:
                 break
             await asyncio.sleep(0.25)
         assert not missing
+        for slave in slaves:
+            await until(partial(follows, master, slave))
+        await check_slaves(master, slaves)
         limited = replace(master.metrics._config, metrics_cardinality_limit=1)
         master.metrics._config = limited
         return found | {DROPPED: (await scrape(master.metrics))[DROPPED]}
+
+
+def follows(master: Broker, slave: Broker) -> bool:
+    """Whether a slave has the log and the tables of its master."""
+    return (
+        slave.store.log.written == master.store.log.written
+        and slave.parts.offsets.find(G, T, 0) == master.parts.offsets.find(G, T, 0)
+        and T in slave.parts.topics
+    )
+
+
+async def check_slaves(master: Broker, slaves: list[Broker]) -> None:
+    """What a slave has of its master is not counted twice, unless it acts for it."""
+    whole = Scraped((await fetch(master.metrics)).text)
+    assert len(whole.all("rocketmq_broker_commitlog_diff")) == len(slaves)
+    addresses = [each.address for each in (master, *slaves)]
+    assert await master.parts.peers.members() == dict(enumerate(addresses))
+    assert all(whole.all(name) for name in OF_MASTERS)
+    slave = slaves[0]
+    found = Scraped((await fetch(slave.metrics)).text)
+    assert not [name for name in OF_MASTERS if found.all(name)]
+    assert found.all("rocketmq_brokeruntime_commitlog_maxoffset")
+    assert found.all("rocketmq_storage_size_bytes")
+    assert slave.parts.acting is not None
+    slave.parts.acting.is_acting = True
+    acting = Scraped((await fetch(slave.metrics)).text)
+    slave.parts.acting.is_acting = False
+    assert acting.one("rocketmq_producer_offset", topic=T) >= 3
+    assert acting.all("rocketmq_consumer_lag_messages", topic=T)
 
 
 async def scrape(*servers: Exporter) -> Scrape:
@@ -207,6 +248,15 @@ def test_alert_rules_have_the_form_that_prometheus_reads() -> None:
         assert rule["labels"].keys() == {"severity"}
         assert rule["labels"]["severity"] in {"page", "ticket"}
         assert rule["annotations"].keys() == {"summary", "description"}
+
+
+def test_the_value_of_an_alert_is_what_its_text_says() -> None:
+    """Of `a and b` it is that of a."""
+    late = next(rule for rule in rules() if rule["alert"] == "BolideTimersLate")
+    assert "{{ $value | humanizeDuration }} late" in late["annotations"]["summary"]
+    value, _, condition = late["expr"].partition(" and ")
+    assert "rocketmq_timer_dequeue_latency_milliseconds" in value  # of seconds, as in RocketMQ
+    assert "rocketmq_timer_dequeue_lag" in condition
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,9 @@ class Scraped:
             self.kinds[family.name] = family.type
             for sample in family.samples:
                 self.labels.setdefault(family.name, set()).update(sample.labels)
-                self._values[sample.name, frozenset(sample.labels.items())] = sample.value
+                key = sample.name, frozenset(sample.labels.items())
+                assert key not in self._values, f"{key} is there twice"
+                self._values[key] = sample.value
 
     def all(self, name: str, **labels: str) -> list[float]:
         """Values of the series that have these labels among theirs."""

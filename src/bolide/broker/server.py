@@ -107,7 +107,11 @@ class Broker:
             now,
         )
         self.metrics = Exporter(
-            config, self._metrics.begin, self._metrics.readiness, any_port=has_any_port
+            config,
+            self._metrics.begin,
+            self._metrics.readiness,
+            prepare=self._metrics.prepare,
+            any_port=has_any_port,
         )
         """Serves /metrics; from before the store is opened."""
         self._has_lease = True

@@ -103,6 +103,8 @@ class Statistics:
         self.this_morning = Totals()
         self.before_read: Listeners[[]] = Listeners()
         """Sums are about to be read: parts that count on their own add their pending counts."""
+        self.in_slices: list[Callable[[], Iterator[None]]] = []
+        """What adds pending counts of many queues little by little, ahead of `before_read`."""
         self._thread = get_ident()
         self._now = now
         self._is_system = is_system
@@ -145,6 +147,12 @@ class Statistics:
         """Have pending counts added; threads that only read see what was collected before."""
         if get_ident() == self._thread:
             self.before_read()
+
+    def collect_in_slices(self) -> Iterator[None]:
+        """Have pending counts added; yields every few milliseconds, so that other work can run."""
+        for report in self.in_slices:
+            yield from report()
+        self._collect()
 
     def sent(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
         """Count messages that a client's call stored in a queue, and the duration of the call."""
@@ -325,7 +333,7 @@ class Statistics:
 
     def sample_in_slices(self) -> Iterator[None]:
         """As `sample`; yields every few milliseconds, so that other work can run."""
-        self._collect()
+        yield from self.collect_in_slices()
         now = self._now()
         for_hour, for_day = now >= self._next_hour, now >= self._next_day
         for number, counter in enumerate(list(self._counters)):

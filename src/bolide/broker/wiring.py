@@ -164,4 +164,6 @@ def connect_fast_path(
     parts.intake.on_burst_end.add(sends.end_burst)
     parts.statistics.before_read.add(sends.report_queues)
     parts.statistics.before_read.add(pulls.report_tallies)
+    parts.statistics.in_slices.append(sends.report_in_slices)
+    parts.statistics.in_slices.append(pulls.report_in_slices)
     parts.statistics.before_read.add(sends.report_traffic)

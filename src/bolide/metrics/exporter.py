@@ -53,6 +53,7 @@ class Exporter:
     Args:
         begin: begins a collection; called on the event loop, it takes what only that may look at.
         readiness: what is missing; called on the event loop.
+        prepare: what takes too long for `begin`, in steps of few milliseconds; called before it.
         any_port: take any port if none is set, for a server whose own port may be any.
     """
 
@@ -62,9 +63,11 @@ class Exporter:
         begin: Callable[[], Collection],
         readiness: Callable[[], Readiness],
         *,
+        prepare: Callable[[], Iterable[None]] = tuple,
         any_port: bool = False,
     ) -> None:
         self._config = config
+        self._prepare = prepare
         self._begin = begin
         self._readiness = readiness
         self._any_port = any_port and not config.metrics_port_given
@@ -170,10 +173,16 @@ class Exporter:
         return await asyncio.shield(running)
 
     async def _make(self, gzip: bool) -> list[bytes]:
-        made = await self._on_thread(self._render, self._begin(), gzip)
+        made = await self._on_thread(self._render, await self._begun(), gzip)
         self._recent[gzip] = made
         asyncio.get_running_loop().call_later(_REUSED, self._recent.pop, gzip, None)
         return made
+
+    async def _begun(self) -> Collection:
+        """Begin a collection, and let other tasks run meanwhile."""
+        for _ in self._prepare():
+            await asyncio.sleep(0)
+        return self._begin()
 
     def _render(self, collection: Collection, gzip: bool) -> list[bytes]:
         """Blocks."""
@@ -239,8 +248,8 @@ class Exporter:
 
     # ---- to others
 
-    def _begin_export(self) -> Iterator[Family]:
-        collection, pace = self._begin(), self._pace()
+    async def _begin_export(self) -> Iterator[Family]:
+        collection, pace = await self._begun(), self._pace()
         return _paced(self._families(collection, pace), pace)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -43,7 +43,7 @@ class PeriodicExport:
     """
 
     def __init__(
-        self, sender: Sender, interval: float, begin: Callable[[], Iterable[Family]]
+        self, sender: Sender, interval: float, begin: Callable[[], Awaitable[Iterable[Family]]]
     ) -> None:
         self._sender = sender
         self._interval = interval
@@ -74,7 +74,7 @@ class PeriodicExport:
     async def _export(self) -> None:
         """Export once; cancelling it does not end the export."""
         try:
-            families = self._begin()
+            families = await self._begin()
         except Stopped:
             return
         except Exception:

@@ -7,6 +7,7 @@ falls through, and what the handlers decide about it becomes the plan of its key
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from operator import mul
@@ -54,6 +55,8 @@ _QUEUE_OFFSET, _COMMIT_OFFSET, _OPAQUE = b'"queueOffset":"', b'"commitOffset":"'
 _SIGNATURE = f'"{SIGNATURE}":"'.encode()
 _BINARY_KEY = struct.Struct(">h3xi4x")
 """Code and flag of a key; language, version and the length of the remark are not compared."""
+_SLICE = 200
+"""Queues that statistics are told of in one go: milliseconds, if they are new to them."""
 _CUT_OUT = ("queueOffset", "commitOffset", SIGNATURE)
 _PROBE = 123_456_789_012, 987_654_321, 1_234_567
 """Unlikely numbers: if a header decodes to them where they were put, it decodes to any others."""
@@ -249,7 +252,17 @@ class PullPath:
         """Report what was delivered to the statistics, which ask before they are read."""
         self._report_reads()
         self._report_waits()
-        plans, self._tallied = self._tallied, []
+        self._report_first(len(self._tallied))
+
+    def report_in_slices(self) -> Iterator[None]:
+        """Report most of it; yields every few milliseconds, so that other work can run."""
+        for _ in range(len(self._tallied) // _SLICE):  # pulls meanwhile add to the end
+            self._report_first(_SLICE)
+            yield
+
+    def _report_first(self, count: int) -> None:
+        plans = self._tallied[:count]
+        del self._tallied[:count]
         for plan in plans:
             tally, plan.tally = plan.tally, None
             assert tally is not None

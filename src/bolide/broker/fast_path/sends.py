@@ -1,7 +1,7 @@
 """Plain sends and transactions on the fast path: from received bytes into the log, plan by plan."""
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from time import monotonic
 from time import time as wall_clock
@@ -62,6 +62,9 @@ _MAX_NAME = 512
 _MAX_MESSAGES = 500
 """Messages served under one hold of the append lock: other appends wait meanwhile."""
 
+_SLICE = 200
+"""Queues that statistics are told of in one go: milliseconds, if they are new to them."""
+
 _REQUESTS = (
     RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.END_TRANSACTION,
 )  # fmt: skip
@@ -106,6 +109,8 @@ class SendPath:
         self._gate = gate
         self._hooks = gate.hooks
         self._statistics = statistics
+        self._fresh: list[tuple[str, int, int, int, float]] = []
+        """What statistics are to be told: topic, queue, messages, bytes, seconds of each."""
         self._halves = halves
         self._plans = plans
         self._fall_throughs = fall_throughs
@@ -318,6 +323,23 @@ class SendPath:
 
     def report_queues(self) -> None:
         """Report by queue what was appended since the last time: to statistics and long polling."""
+        self._take_fresh()
+        self._report_first(len(self._fresh))
+
+    def report_in_slices(self) -> Iterator[None]:
+        """Report most of it; yields every few milliseconds, so that other work can run."""
+        self._take_fresh()
+        for _ in range(len(self._fresh) // _SLICE):  # sends meanwhile add to the end
+            self._report_first(_SLICE)
+            yield
+
+    def _report_first(self, count: int) -> None:
+        fresh = self._fresh[:count]
+        del self._fresh[:count]
+        for each in fresh:
+            self._statistics.sent_singly(*each)
+
+    def _take_fresh(self) -> None:
         # With SYNC_FLUSH messages cannot be read yet: a pull that comes now will have to wait.
         may_wait = self._intake.is_awaited or self._durability.waits
         touched = [
@@ -329,7 +351,7 @@ class SendPath:
         self._unreported = 0.0
         for topic, queue_id, count, size in touched:
             if topic != OP_HALF_TOPIC:  # op messages are internal and do not count as sends
-                self._statistics.sent_singly(topic, queue_id, count, size, each)
+                self._fresh.append((topic, queue_id, count, size, each))
             if may_wait:
                 self._intake.touch(topic, queue_id, self._log_end)
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from bolide.broker.components import Parts
@@ -70,9 +71,10 @@ class ClientFigures:
 
     async def _ask(self, parts: Parts) -> None:
         groups = parts.clients.consumer_groups()
-        members = [(group, each) for group in groups for each in group.members]
+        members = ((group, each) for group in groups for each in group.members)
+        asked = islice(members, MAX_CONSUMERS)
         turn = asyncio.Semaphore(_AT_ONCE)
-        answers = await asyncio.gather(*(_ask(turn, *each) for each in members[:MAX_CONSUMERS]))
+        answers = await asyncio.gather(*(_ask(turn, *each) for each in asked))
         self._found = [
             figures for answer in answers for figures in answer if figures.topic in parts.topics
         ]

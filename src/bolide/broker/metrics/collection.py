@@ -7,8 +7,9 @@ from typing import Any
 from bolide.broker.components import Parts
 from bolide.broker.metrics import families as own
 from bolide.broker.metrics.client_figures import ClientFigures
-from bolide.broker.metrics.exporter_names import exporter_families
-from bolide.broker.metrics.lag import LagReader
+from bolide.broker.metrics.exporter_names import exporter_broker_families, exporter_group_families
+from bolide.broker.metrics.lag import LagReader, merged
+from bolide.broker.metrics.slave_names import SlaveNames
 from bolide.broker.metrics.state import State, state_families
 from bolide.broker.registration import Registration
 from bolide.broker.settings.config import BrokerConfig
@@ -41,6 +42,7 @@ class BrokerMetrics:
         self._boot_time = now()
         self._lags = LagReader()
         self._client_figures = ClientFigures()
+        self._slave_names = SlaveNames()
         labels = labels_of(config) | {
             "cluster": config.broker_cluster_name,
             "node_type": "broker",
@@ -52,6 +54,12 @@ class BrokerMetrics:
 
     # ---- metrics
 
+    def prepare(self) -> Iterator[None]:
+        """Do before `begin` what takes long on the event loop; yields every few milliseconds."""
+        parts = self._parts()
+        if parts is not None:
+            yield from parts.statistics.collect_in_slices()
+
     def begin(self) -> Collection:
         """Begin a collection: on the event loop; the rest of it runs on a thread."""
         parts = self._parts()
@@ -59,8 +67,10 @@ class BrokerMetrics:
             return lambda _: iter(())
         parts.statistics.before_read()  # the fast path adds what it has counted
         sampled = own.Sampled.of(parts, self._boot_time, self._now())
-        if parts.cell.value.enable_client_metrics:
+        if parts.cell.value.enable_client_metrics and sampled.leads:
             self._client_figures.ask_soon(parts)
+        if parts.cell.value.enable_exporter_metrics:
+            self._slave_names.ask_soon(parts)
         state = State.of(parts, self.readiness().missing)
         return lambda rest: self._families(parts, sampled, state, rest)
 
@@ -108,17 +118,20 @@ class BrokerMetrics:
         self, parts: Parts, names: own.Names, sampled: own.Sampled, rest: Callable[[], None]
     ) -> Iterator[Family]:
         config, now, lags = parts.cell.value, self._now(), []
-        if config.enable_lag_and_dlq_metrics or config.enable_exporter_metrics:
+        has_lags = config.enable_lag_and_dlq_metrics or config.enable_exporter_metrics
+        if has_lags and sampled.leads:
             lags = list(self._lags.lags(parts, rest))
         if config.enable_lag_and_dlq_metrics:
             # Consumers that broadcast keep their offsets to themselves.
-            known = [each for each in lags if each.model is not MessageModel.BROADCASTING]
+            known = merged(each for each in lags if each.model is not MessageModel.BROADCASTING)
             yield from own.lag_families(parts, self._scope, names, known, now)
             if config.enable_queue_lag_metrics:
                 yield from own.queue_families(known, self._scope, now)
         if config.enable_exporter_metrics:
-            yield from exporter_families(parts, lags, now, sampled.figures, rest)
-        if config.enable_client_metrics:
+            if sampled.leads:
+                yield from exporter_group_families(parts, lags, now, rest)
+            yield from exporter_broker_families(parts, sampled.figures, self._slave_names.members)
+        if config.enable_client_metrics and sampled.leads:
             yield from self._client_figures.families()
 
     # ---- readiness

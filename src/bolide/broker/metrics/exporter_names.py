@@ -11,11 +11,13 @@ from typing import NamedTuple
 from bolide.broker.admin.runtime import store_figures
 from bolide.broker.components import Parts
 from bolide.broker.metrics.lag import GroupLag, QueueLag
+from bolide.broker.metrics.slave_names import names_of_slaves
 from bolide.broker.replicas.master import MasterReplication
 from bolide.broker.settings.config import BrokerConfig
 from bolide.metrics.families import Family, Kind, Series
 from bolide.model.names import (
     DEAD_LETTER_PREFIX,
+    SYSTEM_GROUP_PREFIX,
     is_dead_letter_topic,
     is_retry_topic,
 )
@@ -95,24 +97,28 @@ class Place(NamedTuple):
         return cls(config.broker_cluster_name, config.broker_name, address)
 
 
-def exporter_families(
-    parts: Parts,
-    lags: list[GroupLag],
-    now: float,
-    figures: Mapping[str, str],
-    rest: Callable[[], None],
+def exporter_group_families(
+    parts: Parts, lags: list[GroupLag], now: float, rest: Callable[[], None]
 ) -> Iterator[Family]:
-    """All of them.
-
-    Args:
-        figures: the runtime information, except that of the store.
-    """
+    """Those of topics, groups and clients, of which the exporter asks masters only."""
     place = Place.of(parts.cell.value)
     yield from _topic_families(parts, place, rest)
     yield from _group_families(lags, now, place)
     yield from _consumption_families(parts, lags, place)
     yield from _client_families(parts, place)
-    yield from _broker_families(parts, place)
+
+
+def exporter_broker_families(
+    parts: Parts, figures: Mapping[str, str], members: Mapping[int, str]
+) -> Iterator[Family]:
+    """Those of the broker itself.
+
+    Args:
+        members: registered addresses of its slaves by broker id.
+        figures: the runtime information, except that of the store.
+    """
+    place = Place.of(parts.cell.value)
+    yield from _broker_families(parts, place, members)
     yield from _runtime_families(parts, place, figures)
 
 
@@ -241,6 +247,8 @@ def _client_families(parts: Parts, place: Place) -> Iterator[Family]:
         addresses = _joined(each.connection.peer for each in members)
         ids = _joined(each.client_id for each in members)
         consumers.append(((addresses, ids, found.name), len(members)))
+    online = {found for (*_, found), _ in consumers}
+    consumers += [(("", "", each), 0) for each in sorted(_groups_with_offsets(parts) - online)]
     yield _gauge(
         "rocketmq_group_count", "Connected consumers.", ("caddr", "localaddr", "group"), consumers
     )
@@ -253,6 +261,16 @@ def _client_families(parts: Parts, place: Place) -> Iterator[Family]:
     )
 
 
+def _groups_with_offsets(parts: Parts) -> set[str]:
+    """Groups that the exporter shows although nobody is in them: they have offsets in a topic."""
+    pairs = (each.partition("@") for each in list(parts.offsets.pairs()))
+    return {
+        group
+        for topic, _, group in pairs
+        if not is_dead_letter_topic(topic) and not group.startswith(SYSTEM_GROUP_PREFIX)
+    }
+
+
 def _joined(words: Iterable[str]) -> str:
     """The value of a label; of a large group the first ones."""
     return ",".join(sorted(words))[:_MAX_LABEL]
@@ -261,7 +279,7 @@ def _joined(words: Iterable[str]) -> str:
 # ---- the broker
 
 
-def _broker_families(parts: Parts, place: Place) -> Iterator[Family]:
+def _broker_families(parts: Parts, place: Place, members: Mapping[int, str]) -> Iterator[Family]:
     labels = (place.cluster, place.address, place.broker)
     for name, key, text in (
         ("rocketmq_broker_tps", "BROKER_PUT_NUMS", "Messages stored a second."),
@@ -272,9 +290,10 @@ def _broker_families(parts: Parts, place: Place) -> Iterator[Family]:
     behind: list[Series] = []
     if isinstance(parts.replication, MasterReplication):
         end = parts.store.log.written
+        slaves = list(parts.replication.primary.slaves)
         behind = [
-            ((place.cluster, each.host, place.broker), max(end - each.acked, 0))
-            for each in list(parts.replication.primary.slaves)
+            ((place.cluster, name, place.broker), max(end - each.acked, 0))
+            for name, each in zip(names_of_slaves(slaves, members), slaves, strict=True)
         ]
     yield _gauge("rocketmq_broker_commitlog_diff", "Bytes that a slave is behind.", _BROKER, behind)
 

@@ -91,6 +91,9 @@ def histogram(
 class Sampled:
     """What only the event loop may look at, taken when a collection begins."""
 
+    leads: bool
+    """Whether this broker is a master or acts for one. A slave has the topics and offsets of its
+    master, so that sums over all brokers would count them twice; a Java slave shows its lags."""
     waiting: int
     """Requests that wait for messages."""
     now_ms: int
@@ -108,6 +111,7 @@ class Sampled:
         due, queue = parts.pop.state.next_due, parts.transactions.queue
         now_ms = parts.pop.state.now
         return cls(
+            leads=parts.role.is_master or (parts.acting is not None and parts.acting.is_acting),
             waiting=parts.long_polling.waiting,
             now_ms=now_ms,
             pop_late=0 if due is None else max(now_ms - due, 0),

@@ -7,8 +7,9 @@ backlog is estimated from its first part, by the same settings as in RocketMQ. A
 offset in a queue with messages has no lag there that is known, so it has none at all.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bolide.broker.components import Parts
@@ -29,6 +30,8 @@ _MAX_RECORDS = 1000
 """Messages that are read to count those that an SQL expression lets through."""
 _MAX_READ = 1024 * 1024
 _REMEMBERED = 10_000
+_QUEUE_OFFSET = struct.Struct(">20xq")
+"""Where a record has it."""
 
 
 class Counted(NamedTuple):
@@ -69,6 +72,41 @@ class GroupLag:
     members: int
     model: MessageModel
     queues: list[QueueLag]
+
+
+def merged(lags: Iterable[GroupLag]) -> list[GroupLag]:
+    """One lag for the two retry topics that a group has once `enableRetryTopicV2` was changed."""
+    found: dict[tuple[str, str, bool], GroupLag] = {}
+    for lag in lags:
+        key = lag.group, lag.topic, lag.is_retry
+        known = found.get(key)
+        found[key] = lag if known is None else replace(known, queues=_sums(known, lag))
+    return list(found.values())
+
+
+def _sums(*lags: GroupLag) -> list[QueueLag]:
+    by_queue: dict[int, QueueLag] = {}
+    for each in (queue for lag in lags for queue in lag.queues):
+        known = by_queue.get(each.queue_id)
+        by_queue[each.queue_id] = each if known is None else _sum(known, each)
+    return list(by_queue.values())
+
+
+def _sum(one: QueueLag, other: QueueLag) -> QueueLag:
+    return QueueLag(
+        one.queue_id,
+        messages=one.messages + other.messages,
+        oldest=_earlier(one.oldest, other.oldest),
+        in_flight=one.in_flight + other.in_flight,
+        ready=one.ready + other.ready,
+        next_stored=_earlier(one.next_stored, other.next_stored),
+        end=one.end + other.end,
+        consumed=one.consumed + other.consumed,
+    )
+
+
+def _earlier(*times: int) -> int:
+    return min(filter(None, times), default=0)
 
 
 class LagReader:
@@ -172,7 +210,7 @@ class _Reader:
         popped = self._parts.pop.state.queues.get((topic, group, queue_id))
         committed = offsets.find(group, topic, queue_id)
         if popped is not None:
-            consumed, pulled, in_flight = _progress_of(popped)
+            consumed, pulled, in_flight = _progress_of(popped, committed)
         elif committed is not None:
             consumed, pulled, in_flight = committed, None, None
         elif end == low:
@@ -243,7 +281,7 @@ class _Reader:
             if found.next_offset <= at:
                 break
             if found.records and first is None:
-                first = at
+                (first,) = _QUEUE_OFFSET.unpack_from(found.records[0])
             matched += found.count
             at = found.next_offset
             self._rest()
@@ -256,11 +294,15 @@ def _estimate(matched: int, scanned: int, whole: int, first: int | None) -> Coun
     return Counted(matched * whole // scanned, first)
 
 
-def _progress_of(queue: PopQueue) -> tuple[int, int, int]:
+def _progress_of(queue: PopQueue, committed: int | None) -> tuple[int, int, int]:
     """The lowest unacknowledged offset, the next to pop, and how many are not acknowledged.
 
-    Read only, unlike `PopQueue.low`, as the event loop changes the queue meanwhile.
+    Read only, unlike `PopQueue.low`, as the event loop changes the queue meanwhile. An offset that
+    a pull or a tool has committed since counts as it will for the next pop.
     """
+    if queue.will_adopt(committed):
+        assert committed is not None
+        return committed, committed, 0
     following, order, in_flight = queue.next_offset, queue.order, 0
     low = following
     for checkpoint in list(queue.checkpoints.values()):

@@ -88,7 +88,7 @@ class Positions:
         low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         queue = self._state.queues.get(name)
         committed = self._offsets.find(group, topic, queue_id)
-        if queue is not None and committed in {None, queue.published}:
+        if queue is not None and not queue.will_adopt(committed):
             offset = queue.next_offset
         else:
             offset = committed or 0
@@ -136,10 +136,7 @@ class Positions:
 
     def _adopt_committed(self, queue: PopQueue, committed: int) -> None:
         """Adopt an offset committed by a pull consumer or a tool."""
-        is_live = bool(queue.checkpoints) or (
-            queue.order is not None and queue.order.pending_count > 0
-        )
-        if committed > queue.next_offset or (not is_live and committed != queue.next_offset):
+        if queue.will_adopt(committed):
             self._reposition(queue, committed)
         queue.published = committed
 

@@ -165,6 +165,17 @@ class PopQueue:
             else low
         )
 
+    def will_adopt(self, committed: int | None) -> bool:
+        """Whether the next pop begins at an offset that a pull consumer or a tool committed.
+
+        With pops in flight only one ahead of them counts: a lower one would deliver them again.
+        """
+        if committed is None or committed == self.published:
+            return False
+        if self.checkpoints or (self.order is not None and self.order.pending_count > 0):
+            return committed > self.next_offset
+        return committed != self.next_offset
+
     def unique_pop_time(self, start: int, now: int) -> int:
         """Return the first free pop time at or after `now`.
 

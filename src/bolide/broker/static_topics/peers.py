@@ -8,11 +8,11 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
 from bolide.protocol import fastjson
-from bolide.protocol.bodies.routes import ClusterInfo, TopicRoute
+from bolide.protocol.bodies.routes import ClusterInfo, MemberGroupBody, TopicRoute
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.header import Header
-from bolide.protocol.headers.namesrv import RouteHeader
+from bolide.protocol.headers.namesrv import BrokerMemberGroupHeader, RouteHeader
 from bolide.protocol.refusals import Refusal, ServerError
 from bolide.protocol.static_topics.addressing import physical_fields
 from bolide.remoting.client import RemotingClient
@@ -84,6 +84,17 @@ class Peers:
         info = fastjson.decode(reply.body, ClusterInfo)
         names = set(info.cluster_addr_table.get(cluster, ()))
         return {name: address for name, address in _masters(info).items() if name in names}
+
+    async def members(self) -> dict[int, str]:
+        """Addresses of the members of this broker's own group by id.
+
+        Raises:
+            ServerError: no NameServer returns them.
+        """
+        config = self._cell.value
+        header = BrokerMemberGroupHeader(config.broker_cluster_name, config.broker_name)
+        reply = await self._ask_name_servers(RequestCode.GET_BROKER_MEMBER_GROUP, header)
+        return fastjson.decode(reply.body, MemberGroupBody).broker_member_group.broker_addrs
 
     async def _send(
         self, address: str, code: RequestCode, fields: dict[str, str], accept: Collection[int]
