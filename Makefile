@@ -5,16 +5,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SUITE := $(BIN)/python -m pytest -q -rs -m "not long"
-# Four runs side by side: most of the suite waits, for Java, Spark, timers and other processes. The
-# unit tests begin when the first of them is over.
+# Five runs side by side: most of the suite waits, for Java, Spark, timers and other processes.
 SHARES := interop spark clusters rest units
-interop := tests/interop --ignore=tests/interop/matrix
+# Tests with Java that go with the rest, so that no share lasts much longer than the others.
+moved := $(patsubst %,tests/interop/test_%.py,metrics mqadmin statistics)
+interop := tests/interop --ignore=tests/interop/matrix $(addprefix --ignore=,$(moved))
 spark := tests/spark tests/interop/matrix tests/crash
 clusters := tests/chaos tests/unit/cluster $(patsubst %,tests/integration/test_%.py,cluster_commands conf_samples \
 	controller elected_masters replicas acting_master examples broker_workers failover pending_work \
 	several_servers)
 units := tests/unit tests/model tests/contract tests/golden --ignore=tests/unit/cluster
-rest := tests $(addprefix --ignore=,tests/interop tests/spark tests/crash $(filter-out --%,$(units)) $(clusters))
+rest := tests $(addprefix --ignore=,tests/interop/matrix $(filter-out $(moved),$(wildcard tests/interop/test_*.py)) \
+	tests/spark tests/crash $(filter-out --%,$(units)) $(clusters))
 # Options for bench-compare, such as COMPARE="--resume --context" or COMPARE="--baseline ../old".
 COMPARE ?=
 # A comparison with another checkout needs no Java and writes no page.
@@ -44,7 +46,7 @@ run: $(VENV)/run.stamp  ## install and start everything, data in ./data
 
 test: $(VENV)/test.stamp  ## install what the tests need and run the whole suite
 	@$(BIN)/python -m tests.interop.apache
-	@$(MAKE) --no-print-directory --keep-going --jobs=4 $(SHARES:%=test-%)
+	@$(MAKE) --no-print-directory --keep-going --jobs=5 $(SHARES:%=test-%)
 
 # Clusters come and go with network interfaces, and Java clients that look for their own address at
 # that moment fail. So the tests with namespaces get a network of their own, where that is allowed,
