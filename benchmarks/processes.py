@@ -31,6 +31,11 @@ def tree(pid: int) -> tuple[int, ...]:
     return tuple(sorted(_descendants(pid, _stats())))
 
 
+def is_runnable(pid: int) -> bool:
+    """Whether a thread of the process runs, or waits for a processor that others keep busy."""
+    return any(_stat(file)[:1] == ["R"] for file in Path(f"/proc/{pid}/task").glob("[0-9]*/stat"))
+
+
 def _stats() -> dict[int, list[str]]:
     found = {int(file.parent.name): _stat(file) for file in Path("/proc").glob("[0-9]*/stat")}
     return {pid: fields for pid, fields in found.items() if fields}
