@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
@@ -50,6 +51,8 @@ from bolide.store.recovery import Progress
 
 log = logging.getLogger(__name__)
 
+_PORTS = (10_000, 32_000)
+"""Where a broker with listenPort=0 looks for a port."""
 _REGISTRATION_WAIT = 2.0
 """Seconds for which the start waits until a first NameServer has registered this broker."""
 _RESERVED_FILES = 64
@@ -463,12 +466,22 @@ def _nothing_is_confirmed() -> int:
 
 
 def _free_port(host: str) -> int:
-    """Find a free port whose VIP port and HA port are free as well."""
+    """Find a free port whose VIP port and HA port are free as well.
+
+    It is used a moment later, when the store is open: so it is none of those that systems give to
+    outgoing connections meanwhile.
+    """
+    with socket.socket() as probe:
+        probe.bind((host, 0))  # raises OSError if the address is not one of this machine
     while True:
-        with socket.socket() as first, socket.socket() as second, socket.socket() as third:
-            first.bind((host, 0))
-            port: int = first.getsockname()[1]
-            with suppress(OSError):
-                second.bind((host, port + VIP_PORT_DELTA))
-                third.bind((host, port + HA_PORT_DELTA))
-                return port
+        port = random.randrange(*_PORTS)  # noqa: S311  not a secret
+        with (
+            suppress(OSError),
+            socket.socket() as first,
+            socket.socket() as second,
+            socket.socket() as third,
+        ):
+            first.bind((host, port))
+            second.bind((host, port + VIP_PORT_DELTA))
+            third.bind((host, port + HA_PORT_DELTA))
+            return port
