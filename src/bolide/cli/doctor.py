@@ -8,8 +8,14 @@ import typer
 
 from bolide.cli.admin.times import check_seconds
 from bolide.cli.command_line import FAILED, UNREACHABLE
-from bolide.cli.documents import Format, documents_in, print_document
-from bolide.cli.output_formats import JsonFlag, Output, chosen_format
+from bolide.cli.documents import (
+    Format,
+    JsonFlag,
+    Output,
+    chosen_format,
+    documents_in,
+    print_document,
+)
 
 if TYPE_CHECKING:
     from bolide.doctor import Finding, Limits, Report, Severity

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 
 from bolide.logs import one_line, plain_json
 
@@ -25,6 +26,20 @@ class Format(StrEnum):
     JSON = "json"
     YAML = "yaml"
     CSV = "csv"
+
+
+Output = Annotated[
+    Format | None, typer.Option("--output", help="Print a document instead of a table.")
+]
+"""For commands that are not of `bolide admin`, whose options are added to all of them at once."""
+JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
+
+
+def chosen_format(output: Format | None, as_json: bool) -> Format | None:
+    """The format that the two options choose; None for a table."""
+    if as_json and output not in {None, Format.JSON}:
+        raise typer.BadParameter(f"--json and --output {output} exclude each other")
+    return Format.JSON if as_json else output
 
 
 class _Stream:

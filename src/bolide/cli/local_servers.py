@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bolide.cli.command_line import FAILED, NOT_APPLICABLE, fail
-from bolide.cli.documents import documents_in, print_document
-from bolide.cli.output_formats import JsonFlag, Output, chosen_format
+from bolide.cli.documents import JsonFlag, Output, chosen_format, documents_in, print_document
 
 if TYPE_CHECKING:
     from bolide.cli.run_records import RunningServer
