@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from bolide.admin import AdminClient
+from bolide.operations.history.history import History
 from bolide.remoting.tls import ClientTls
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ class Cluster:
     """As given: host:port;host:port."""
     identity: Identity = field(default_factory=Identity)
     tls: ClientTls | None = None
+    history: History | None = None
+    """Shared by all identities; None if nothing samples. See `operations.visibility`."""
     _shared: dict[str, tuple[float, asyncio.Future[Any]]] = field(default_factory=dict)
 
     async def shared(self, key: str, fetch: Callable[[], Awaitable[T]], *, seconds: float) -> T:
