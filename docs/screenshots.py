@@ -85,12 +85,13 @@ async def _run_shop(site: Site, stop: threading.Event) -> None:
         await stack.enter_async_context(producer)
         for topic, queues in (("orders", 8), ("payments", 4), ("shipments", 4), ("audit-trail", 1)):
             await producer.create_topic(topic, queues)
-        for group, topic, handle, options in (
+        groups: list[tuple[str, str, Any, dict[str, Any]]] = [
             ("billing", "orders", _bill, {"concurrency": 1}),
             ("stock", "orders", _ignore, {}),
             ("accounting", "payments", _ignore, {}),
             ("shipping", "shipments", _ship, {"max_reconsume_times": 0}),
-        ):
+        ]
+        for group, topic, handle, options in groups:
             consumer = PushConsumer(group, consume_from="first", trace=True, **options, **names)
             await stack.enter_async_context(consumer)
             await consumer.subscribe(topic, "*", handle)
