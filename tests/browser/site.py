@@ -125,6 +125,23 @@ class Watched:
 
 
 @contextmanager
+def serve_console(name_server: str, broker: str, home: Path, *words: str) -> Iterator[Site]:
+    """`bolide console` alone, for the cluster behind a NameServer."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("BOLIDE_", "NAMESRV_"))]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        patch.setenv("BOLIDE_CONSOLE_PASSWORD", PASSWORD)
+        place = ("--port", "0", "--data", str(home / "console"))
+        running = Running("bolide", "console", "-n", name_server, *place, *words)
+    try:
+        yield Site(running.wait_for(r"The console is at (\S+)")[1], name_server, broker, running)
+    finally:
+        running.stop()
+        running.process.communicate()
+
+
+@contextmanager
 def watched_page(
     browser: Browser,
     site: Site,
