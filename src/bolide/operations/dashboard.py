@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bolide.model.names import is_reserved
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import read
 from bolide.operations.errors import BadInput, NotSupported
@@ -188,7 +187,7 @@ async def busy_topics(cluster: Cluster, *, count: int = 10) -> list[BusyTopic]:
     known = {
         topic: (found.rate_in, found.last_write_ms or 0)
         for topic, found in figures.items()
-        if found.rate_in is not None and not is_reserved(topic)
+        if found.rate_in is not None and history.is_of_users(topic)
     }
     order = sorted(known, key=lambda topic: (*known[topic], topic), reverse=True)
     topics = await first_visible_topics(cluster, order, _checked(count))
@@ -285,7 +284,7 @@ def _sums(history: History) -> _Sums:
         dead_letters=_whole(dead_letters.known),
         dead_letters_unknown=dead_letters.unknown,
         clients=history.clients(),
-        topics=sum(not is_reserved(each) for each in history.topic_figures()),
+        topics=sum(map(history.is_of_users, history.topic_figures())),
         groups=len(history.group_figures()),
     )
 

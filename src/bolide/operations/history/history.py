@@ -15,6 +15,7 @@ import msgspec
 
 from bolide.admin import AdminClient
 from bolide.logs import ThrottledLog
+from bolide.model.names import is_reserved
 from bolide.operations.history.brokers import BrokerSampler
 from bolide.operations.history.figures import (
     BrokerFigures,
@@ -66,6 +67,7 @@ class _Latest(msgspec.Struct):
     topics: dict[str, TopicFigures]
     groups: dict[str, GroupFigures]
     brokers: list[BrokerFigures]
+    system_topics: list[str]
 
 
 class History:
@@ -132,6 +134,10 @@ class History:
         """The latest figures by topic; topics that were not asked about yet are missing."""
         return self._rotation.topics
 
+    def is_of_users(self, topic: str) -> bool:
+        """Whether a topic is neither the servers' own nor one of retries or dead letters."""
+        return not is_reserved(topic) and topic not in self._rotation.system_topics
+
     def group_figures(self) -> Mapping[str, GroupFigures]:
         """The latest figures by group; groups that were not asked about yet are missing."""
         return self._rotation.groups
@@ -171,11 +177,16 @@ class History:
 
     def backlog(self) -> Total:
         """The lag of all groups."""
-        return Total.of(each.lag for each in self._rotation.groups.values())
+        return Total.of(
+            each.lag if self._is_fresh(each) else None for each in self._rotation.groups.values()
+        )
 
     def dead_letters(self) -> Total:
         """The dead letters of all groups."""
-        return Total.of(each.dead_letters for each in self._rotation.groups.values())
+        return Total.of(
+            each.dead_letters if self._is_fresh(each) else None
+            for each in self._rotation.groups.values()
+        )
 
     async def series(
         self, measure: Measure, names: Sequence[str] = ("",), *, over: Range = Range.HOUR
@@ -307,6 +318,7 @@ class History:
         self._is_restored = time.time() - found[0] < _STALE
         self._rotation.topics.update(latest.topics)
         self._rotation.groups.update(latest.groups)
+        self._rotation.system_topics.update(latest.system_topics)
         self._brokers.remember(latest.brokers)
 
     async def _maintain(self) -> None:
@@ -322,9 +334,10 @@ class History:
     async def _keep_latest(self) -> None:
         topics, groups = dict(self._rotation.topics), dict(self._rotation.groups)
         brokers = [*self._brokers.figures.values()]
+        system = [*self._rotation.system_topics]
 
         def keep(store: HistoryStore) -> None:
-            document = msgspec.msgpack.encode(_Latest(topics, groups, brokers))
+            document = msgspec.msgpack.encode(_Latest(topics, groups, brokers, system))
             store.keep_document(_LATEST, document, int(time.time()))
 
         await self._with_store(keep)

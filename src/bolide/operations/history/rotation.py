@@ -10,6 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -35,6 +36,7 @@ from bolide.remoting.errors import RemotingError
 
 T = TypeVar("T")
 
+NO_BROKERS = "no broker is registered"
 ROUND = 10.0
 """Seconds of a round in a small cluster."""
 RATE = 80.0
@@ -46,6 +48,8 @@ _LEAVE_ALONE = 15.0
 """Seconds in which a broker that did not answer is not asked."""
 _PATIENCE = 5.0
 """Seconds in which a server has to answer."""
+_AGAIN = 2.0
+"""Seconds after which a cluster that cannot be asked is tried again."""
 _LONGEST_PAUSE = 0.2
 _MAX_LAGGING = 8
 """Topics of one group whose delay is asked for: those with the largest lag."""
@@ -76,6 +80,8 @@ class Rotation:
         self._retries: set[str] = set()
         self._consumers: dict[str, dict[str, frozenset[str]]] = {}
         """Client ids by group, by address of the broker."""
+        self.system_topics: set[str] = set()
+        """Topics that the servers have made for themselves, such as one named as the cluster."""
         self.failures: dict[str, str] = {}
         """Why brokers, by address, did not tell something in this round."""
         self._away: dict[str, float] = {}
@@ -89,8 +95,8 @@ class Rotation:
             begun = monotonic()
             await self.round()
             rest = begun + self._round_time - monotonic()
-            # A cluster that cannot be asked is tried again soon.
-            await asyncio.sleep(max(rest, 0.1) if not self.failure else 2.0)
+            again = min(self._round_time, _AGAIN) if self.failure else rest
+            await asyncio.sleep(max(again, 0.1))
 
     async def round(self) -> None:
         """Ask about everything once."""
@@ -101,7 +107,9 @@ class Rotation:
         except (BolideError, TimeoutError) as exc:
             self.failure = reason_of(exc)
             return
-        self.failure = ""
+        self.failure = "" if self._masters else NO_BROKERS
+        if self.failure:  # what is known grows old; it is not gone
+            return
         groups = sorted(self._brokers_of_group)
         topics = sorted(each for each in self._names if self._is_asked_as_topic(each))
         for topic in topics:
@@ -122,11 +130,13 @@ class Rotation:
     # ---- what there is
 
     async def _list(self) -> None:
-        self._names = {*await self._one(self._admin.topics.names)}
         info = await self._one(self._admin.clusters.info)
         self._masters = tuple(
             address_of(broker) for broker in info.broker_addr_table.values() if broker.broker_addrs
         )
+        if not self._masters:
+            return
+        self._names = {*await self._one(self._admin.topics.names)}
         for address in self._consumers.keys() - {*self._masters}:
             del self._consumers[address]
         retries = {each for each in self._names if each.startswith(RETRY_PREFIX)}
@@ -135,6 +145,17 @@ class Rotation:
         if age >= _GROUPS_EVERY or (retries != self._retries and age >= self._round_time):
             self._retries = retries
             await self._list_groups()
+            await self._list_system_topics()
+
+    async def _list_system_topics(self) -> None:
+        with suppress(BolideError, TimeoutError):
+            self.system_topics.update(await self._one(self._admin.topics.system))
+        for address in self._masters:
+            found = await self._ask(address, partial(self._system_topics_at, address))
+            self.system_topics.update(found or ())
+
+    async def _system_topics_at(self, address: str) -> list[str]:
+        return await self._one(lambda: self._admin.topics.system_at(address))
 
     async def _group_table(self, address: str) -> GroupConfigTable:
         return await self._one(lambda: self._admin.groups.configs(address))

@@ -131,7 +131,7 @@ class HistoryStore:
                 self._forget_before(family, int(now) - 2 * longest)
         while self._size() > self._max_size and self._delete_oldest_tenth():
             pass
-        self._db.execute("PRAGMA incremental_vacuum")
+        self._db.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
 
     # ---- reading
 
