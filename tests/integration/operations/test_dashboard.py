@@ -18,7 +18,7 @@ from bolide.operations import dashboard, visibility
 from bolide.operations.cluster import Cluster, Identity
 from bolide.operations.errors import BadInput, NotSupported
 from bolide.operations.history import History, Measure, Range
-from bolide.operations.history.history import Family, Tier
+from bolide.operations.history.store import Family, Tier
 from bolide.operations.producers import list_producers
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -262,10 +262,10 @@ async def check_absence(cluster: Cluster, servers: OwnCluster) -> None:
 @on_loop
 async def test_users_with_few_rights_see_no_more_than_they_may(tmp_path: Path) -> None:
     async with guarded(tmp_path) as servers:
-        root = {"access_key": "root", "secret_key": secret_of("root")}
+        root: dict[str, Any] = {"access_key": "root", "secret_key": secret_of("root")}
         await give(servers, "ada", Topic_Mine="Get", Group_my="Get")
         await known(servers, "ada", "Topic:Mine", "Get")
-        keys = {"access_key": "ada", "secret_key": secret_of("ada")}
+        keys: dict[str, Any] = {"access_key": "ada", "secret_key": secret_of("ada")}
         async with (
             sampled(servers.name_server, tmp_path / "history.db", keys=root) as cluster,
             AdminClient(servers.name_server, **keys) as admin,
