@@ -62,7 +62,7 @@ async def list_producers(
     the brokers of the topics that they send to, when they send for the first time.
 
     Args:
-        cluster: on which cluster.
+        cluster: the cluster.
         search: text in the group, client id, address or language; upper and lower case are alike.
         sort: group, client_id, address, language, version or last_seen.
         descending: turn the order around.
@@ -124,7 +124,7 @@ def _merged(tables: Mapping[str, ProducerTable]) -> list[ProducerRow]:
                     client_id=each.client_id or "",
                     address=(each.remote_ip or "").removeprefix("/"),
                     language=each.language or "",
-                    version=version_name(each.version),
+                    version=version_name(each.version).removeprefix("V").replace("_", "."),
                     last_seen_ms=each.last_update_timestamp or None,
                     brokers=list(dict.fromkeys(brokers)),
                 )

@@ -228,7 +228,7 @@ async def check_producers(cluster: Cluster, servers: OwnCluster) -> None:
         page = await list_producers.function(cluster, sort="last_seen", descending=True)
         assert [row.group for row in page.items] == ["Other-Writers", "writers"]
         row = page.items[0]
-        assert (row.brokers, row.language, row.version) == (["broker-a"], "PYTHON", "V5_5_0")
+        assert (row.brokers, row.language, row.version) == (["broker-a"], "PYTHON", "5.5.0")
         assert row.address.startswith("127.0.0.1:")
         assert abs((row.last_seen_ms or 0) / 1000 - time.time()) < 60
         found = await list_producers.function(cluster, search="other python", size=1)

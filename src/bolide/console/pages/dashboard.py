@@ -25,6 +25,8 @@ _MOST_LINES = 8
 """Brokers with a line of their own; of more, the sum and the first ones are drawn."""
 _FULL, _NEARLY_FULL = 0.85, 0.75
 """Parts of a disk at which RocketMQ begins to delete early, and a bit before."""
+_AREAS = frozenset({Measure.BACKLOG, Measure.DEAD_LETTERS})
+_WHOLE_NUMBERS = _AREAS | {Measure.CLIENTS}
 _EVERY = {Range.QUARTER: 5.0, Range.HOUR: 10.0}
 """Seconds between two loads of the charts; a minute for longer ranges."""
 
@@ -81,8 +83,8 @@ class _Now:
         self._notes = ui.element("div")
         with ui.element("div").classes("figures"):
             self._up = Figure(t("Brokers up"), link="/cluster")
-            self._rate_in = Figure(t("Messages in per second"))
-            self._rate_out = Figure(t("Messages out per second"))
+            self._rate_in = Figure(t("In per second"))
+            self._rate_out = Figure(t("Out per second"))
             self._backlog = Figure(t("Backlog"), link="/consumers?sort=lag&order=desc")
             self._dead = Figure(t("Dead letters"), link="/dead-letters")
             self._disk = Figure(t("Fullest disk"), link="/cluster")
@@ -222,7 +224,7 @@ class _Charts:
     def build(self) -> None:
         """The charts, in the current place."""
         t = self._view.t
-        with ui.element("div").classes("columns"):
+        with ui.element("div").classes("chart-grid"):
             self._add(t("Messages in per second"), Measure.RATE_IN)
             self._add(t("Messages out per second"), Measure.RATE_OUT)
             self._add(t("Backlog"), Measure.BACKLOG)
@@ -248,7 +250,9 @@ class _Charts:
     def _add(self, title: str, measure: Measure, *, factor: float = 1) -> None:
         with ui.element("section").classes("panel chart-panel"):
             ui.label(title).classes("chart-title").props("role=heading aria-level=2")
-            chart = TimeChart(title, area=measure in {Measure.BACKLOG, Measure.DEAD_LETTERS})
+            chart = TimeChart(
+                title, area=measure in _AREAS, height=150, whole=measure in _WHOLE_NUMBERS
+            )
             note = ui.label("").classes("chart-note").props("role=status")
         self._charts.append(_Chart(measure, factor, chart, note))
 

@@ -14,11 +14,13 @@ class TopicFigures:
     """When, in seconds since 1970; the figures of a large cluster are minutes old."""
     rate_in: float | None = None
     """Messages per second since the sample before; None after the first one, if a broker did not
-    answer, or if offsets went back, as in a topic that was deleted and created again."""
+    answer, or if it is another topic of that name, whose offsets went back."""
     messages: int | None = None
     """Messages stored now, in all queues of all brokers."""
     end: int | None = None
     """The sum of the end offsets: messages ever stored."""
+    queues: int | None = None
+    """On all brokers."""
     last_write_ms: int | None = None
     """When the newest message was stored; None if none is stored."""
     bytes: int | None = None

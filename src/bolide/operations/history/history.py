@@ -316,9 +316,7 @@ class History:
         except msgspec.MsgspecError:  # of another version
             return
         self._is_restored = time.time() - found[0] < _STALE
-        self._rotation.topics.update(latest.topics)
-        self._rotation.groups.update(latest.groups)
-        self._rotation.system_topics.update(latest.system_topics)
+        self._rotation.remember(latest.topics, latest.groups, latest.system_topics)
         self._brokers.remember(latest.brokers)
 
     async def _maintain(self) -> None:

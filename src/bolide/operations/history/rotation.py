@@ -9,7 +9,7 @@ does not answer is left alone for a while, and what it would tell is unknown mea
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -123,6 +123,21 @@ class Rotation:
         spread = min(self._round_time / max(self._requests, 1), _LONGEST_PAUSE)
         self._pause = max(1 / self._rate, spread)
 
+    def remember(
+        self,
+        topics: Mapping[str, TopicFigures],
+        groups: Mapping[str, GroupFigures],
+        system_topics: Iterable[str],
+    ) -> None:
+        """Begin with what was known before this start."""
+        self.topics.update(topics)
+        self.groups.update(groups)
+        self.system_topics.update(system_topics)
+        for topic, each in topics.items():  # for a rate after the first sample
+            if each.end is not None:
+                at = monotonic() - (time.time() - each.sampled)
+                self._counters.rate(topic, each.end, at, life=each.queues)
+
     def consumers_at(self, address: str) -> set[str]:
         """Client ids of the consumers that are connected to a broker."""
         return {each for ids in self._consumers.get(address, {}).values() for each in ids}
@@ -234,6 +249,7 @@ class Rotation:
             rate_in=self._counters.rate(topic, end, monotonic(), life=len(bounds)),
             messages=sum(max(q.max_offset - q.min_offset, 0) for q in bounds),
             end=end,
+            queues=len(bounds),
             last_write_ms=newest if newest > 0 else None,
         )
 
