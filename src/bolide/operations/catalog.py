@@ -2,6 +2,8 @@
 
 # ruff: noqa: F401  one line for each module, which declares its operations
 
+import bolide.operations.dashboard
+import bolide.operations.producers
 import bolide.operations.sending
 from bolide.operations.declaration import OPERATIONS
 
