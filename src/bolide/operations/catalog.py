@@ -3,6 +3,10 @@
 # ruff: noqa: F401  one line for each module, which declares its operations
 
 import bolide.operations.sending
+import bolide.operations.topic_changes
+import bolide.operations.topic_detail
+import bolide.operations.topic_updates
+import bolide.operations.topics
 from bolide.operations.declaration import OPERATIONS
 
 __all__ = ["OPERATIONS"]
