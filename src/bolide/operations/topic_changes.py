@@ -142,12 +142,25 @@ async def create_topic(  # noqa: PLR0913  the settings of a topic
         attributes=wanted,
     )
     masters = await _targets(cluster, clusters, brokers)
-    found = await gather_by_key(masters, lambda at: _find(cluster, masters[at], name))
-    if there := [broker for broker, each in found.items() if each is not None]:
+    silent: dict[str, BolideError] = {}
+
+    async def has(broker: str) -> bool:
+        try:
+            return await cluster.admin.topics.is_at(masters[broker], name)
+        except BolideError as error:
+            silent[broker] = error
+            return False
+
+    found = await gather_by_key(masters, has)
+    if there := [broker for broker, is_there in found.items() if is_there]:
         raise Conflict(f"topic {name!r} exists already at {', '.join(there)}: change it instead")
-    done, failures = await at_each(
-        masters, lambda at: cluster.admin.topics.update(masters[at], config)
-    )
+
+    async def create(broker: str) -> None:
+        if broker in silent:  # it may have the topic
+            raise silent[broker]
+        await cluster.admin.topics.update(masters[broker], config)
+
+    done, failures = await at_each(masters, create)
     if is_ordered:
         for broker in done:
             await cluster.admin.name_servers.add_order_conf(name, broker, queues[1])

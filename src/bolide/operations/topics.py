@@ -13,6 +13,7 @@ from bolide.admin.servers import (
 from bolide.errors import BolideError
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import read
+from bolide.operations.errors import NotFound
 from bolide.operations.history.figures import TopicFigures
 from bolide.operations.topic_figures import (
     LIVE_SECONDS,
@@ -116,7 +117,8 @@ async def list_topics(  # noqa: PLR0913  filters, order and page
     by_topic = {row.topic: row for row in shown.items}
     with ask_failed_no_more():
         live = await gather_by_key(
-            by_topic, lambda name: _with_live_figures(cluster, by_topic[name])
+            by_topic,
+            lambda name: _with_live_figures(cluster, by_topic[name], is_whole=not table.failures),
         )
     failures = [*shown.failures, *(each for _, missing in live.values() for each in missing)]
     return replace(shown, items=[row for row, _ in live.values()], failures=distinct(failures))
@@ -161,7 +163,7 @@ def _row(entry: TopicEntry, figures: TopicFigures | None) -> TopicRow:
         permission=entry.permission,
         is_ordered=any(orders) if orders else None,
     )
-    if figures is None:
+    if figures is None or not figures.is_whole:
         return row
     return replace(
         row,
@@ -177,8 +179,15 @@ _FRESH_SECONDS = 30.0
 """Age of a sample up to which the rows of a page are not asked live."""
 
 
-async def _with_live_figures(cluster: Cluster, row: TopicRow) -> tuple[TopicRow, list[Failure]]:
-    """The row with figures of now, if those of the history are missing or old."""
+async def _with_live_figures(
+    cluster: Cluster, row: TopicRow, *, is_whole: bool
+) -> tuple[TopicRow, list[Failure]]:
+    """The row with figures of now, if those of the history are missing or old.
+
+    Without `is_whole`, brokers that did not tell their topics may have it, too.
+    """
+    if not is_whole or not row.brokers:
+        row = await _with_route(cluster, row)
     now = time.time() * 1000
     if row.sampled_ms is not None and now - row.sampled_ms < _FRESH_SECONDS * 1000:
         return row, []
@@ -190,8 +199,6 @@ async def _with_live_figures(cluster: Cluster, row: TopicRow) -> tuple[TopicRow,
         )
     except BolideError as error:
         return row, [named_failure(error)]
-    if not row.brokers:
-        row = await _with_route(cluster, row)
     if failures:
         return row, failures
     ends = stats.offset_table.values()
@@ -211,12 +218,12 @@ async def _row_stats(
     known = info.broker_addr_table
     addresses = [address_of(known[name]) for name in brokers if name in known]
     if not addresses:
-        addresses = [*(await cluster.admin.topics.addresses(topic)).values()]
+        raise NotFound(f"no broker of topic {topic!r} is registered now")
     return await merged_stats(cluster, topic, addresses)
 
 
 async def _with_route(cluster: Cluster, row: TopicRow) -> TopicRow:
-    """The row with what the NameServer tells, for who may not read the settings of brokers."""
+    """The row with what the NameServer tells, where brokers did not tell their settings."""
     try:
         datas = (await cluster.admin.topics.route(row.topic)).queue_datas
     except BolideError:

@@ -39,12 +39,16 @@ from bolide.operations.topic_detail import list_groups, list_queues, show_topic
 from bolide.operations.topic_table import OF_USERS, TopicKind, TopicPermission
 from bolide.operations.topic_updates import TopicUpdatePlan, WarningKind, update_topic
 from bolide.operations.topics import TopicSort, count_topics, list_topics
+from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
+from bolide.remoting.client import RemotingClient
+from tests.support.admin_cluster import NOBODY
 from tests.support.admin_cluster import Cluster as Servers
 from tests.support.aio import PATIENCE, on_loop
+from tests.support.brokers import broker_header, leaving_header, topics_body
 
 T = TypeVar("T")
 _numbers = itertools.count()
@@ -316,6 +320,54 @@ async def test_bad_settings_of_topics_are_refused(cluster: Servers) -> None:
             await update_topic.function(shown, topic="Missing")
         with pytest.raises(BadInput, match="brokers"):
             await update_topic.function(shown, topic=topic, brokers=["Other"])
+
+
+@asynccontextmanager
+async def with_dead_broker(servers: Servers, *topics: str) -> AsyncIterator[None]:
+    """A broker of another cluster that is registered with these topics, and does not answer."""
+    header = broker_header(NOBODY, name="dead", cluster="Elsewhere")
+    body = fastjson.encode(topics_body(*topics))
+    async with RemotingClient() as client:
+        code = RequestCode.REGISTER_BROKER
+        await client.call(servers.name_server, code, header, body=body)
+        try:
+            yield
+        finally:
+            code = RequestCode.UNREGISTER_BROKER
+            await client.call(servers.name_server, code, leaving_header(header))
+
+
+async def broker_name(shown: Cluster, servers: Servers) -> str:
+    return (await shown.admin.clusters.broker_at(servers.broker)).broker_name
+
+
+@on_loop
+async def test_figures_of_a_broker_that_is_down_are_unknown(cluster: Servers) -> None:
+    async with opened(cluster) as shown:
+        topic = await made(shown, cluster)
+        await sent(shown, topic, "x")
+        async with with_dead_broker(cluster, topic, "Lost"):
+            page = await list_topics.function(shown)
+            rows = {row.topic: row for row in page.items}
+            assert [each.server for each in page.failures] == [NOBODY]
+            assert rows[topic].messages is None  # one has told of 1
+            assert rows[topic].brokers == [await broker_name(shown, cluster), "dead"]
+            lost = rows["Lost"]
+            assert (lost.messages, lost.last_write_ms, lost.rate_in) == (None, None, None)
+            detail = await show_topic.function(shown, topic=topic)
+            assert (detail.messages, detail.bytes) == (None, None)
+            assert {each.broker: each.messages for each in detail.brokers}["dead"] is None
+            assert {each.server for each in detail.failures} == {NOBODY}
+            queues = await list_queues.function(shown, topic=topic)
+            assert [each.messages for each in queues.items] == [1]
+            assert [each.server for each in queues.failures] == [NOBODY]
+            with pytest.raises(BadInput, match="choose one"):
+                await create_topic.function(shown, topic="New")
+            partly = await create_topic.function(
+                shown, topic="New", clusters=["DefaultCluster", "Elsewhere"]
+            )
+            assert [each.server for each in partly.failures] == ["dead"]
+            assert "New" in await shown.admin.topics.names()
 
 
 class Sampled(History):
