@@ -14,6 +14,7 @@ from bolide.operations.declaration import read
 from bolide.operations.topic_figures import (
     LIVE_SECONDS,
     distinct,
+    failures_of,
     last_write,
     merged_stats,
     named_failure,
@@ -306,11 +307,14 @@ async def _stats(
         )
         return stats, failures
     addresses = [address_of(each) for each in route.broker_datas if each.broker_addrs]
-    return await cluster.shared(
+    stats, errors = await cluster.shared(
         f"topic queues {topic}",
         lambda: merged_stats(cluster, topic, addresses),
         seconds=LIVE_SECONDS,
     )
+    if errors and len(errors) == len(addresses):
+        raise next(iter(errors.values()))
+    return stats, failures_of(errors)
 
 
 async def _group(cluster: Cluster, topic: str, group: str) -> tuple[TopicGroup, list[Failure]]:

@@ -34,21 +34,22 @@ async def visible_figures(cluster: Cluster, names: Iterable[str]) -> Mapping[str
 
 async def merged_stats(
     cluster: Cluster, topic: str, addresses: Iterable[str]
-) -> tuple[TopicStats, list[Failure]]:
-    failures: list[Failure] = []
+) -> tuple[TopicStats, dict[str, BolideError]]:
+    """The bounds of the queues at these brokers, and why some of them did not tell theirs."""
+    errors: dict[str, BolideError] = {}
     merged = TopicStats()
 
     async def ask(address: str) -> None:
         try:
             part = await cluster.admin.topics.stats_at(address, topic)
         except BolideError as error:
-            failures.append(failure_of(address, error))
+            errors[address] = error
             return
         merged.offset_table |= part.offset_table
         merged.topic_put_tps += part.topic_put_tps
 
     await gather_by_key(addresses, ask)
-    return merged, failures
+    return merged, errors
 
 
 def stored(bounds: TopicOffset) -> int:
@@ -63,6 +64,10 @@ def named_failure(error: BolideError) -> Failure:
     """The server is part of the reason, or a note of it, as `Servers.call` leaves one."""
     notes = [note.removeprefix("asked of ") for note in getattr(error, "__notes__", ())]
     return Failure(server=notes[0] if notes else "", reason=reason_of(error))
+
+
+def failures_of(errors: Mapping[str, BolideError]) -> list[Failure]:
+    return [failure_of(server, error) for server, error in sorted(errors.items())]
 
 
 def distinct(failures: Iterable[Failure]) -> list[Failure]:

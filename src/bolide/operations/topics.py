@@ -18,6 +18,7 @@ from bolide.operations.history.figures import TopicFigures
 from bolide.operations.topic_figures import (
     LIVE_SECONDS,
     distinct,
+    failures_of,
     last_write,
     merged_stats,
     named_failure,
@@ -32,6 +33,7 @@ from bolide.operations.topic_table import (
 )
 from bolide.operations.views import Failure, Page, page_of, unknown_last
 from bolide.protocol.bodies.topics import TopicStats
+from bolide.protocol.refusals import NoPermission
 
 
 class TopicSort(StrEnum):
@@ -192,15 +194,18 @@ async def _with_live_figures(
     if row.sampled_ms is not None and now - row.sampled_ms < _FRESH_SECONDS * 1000:
         return row, []
     try:
-        stats, failures = await cluster.shared(
+        stats, errors = await cluster.shared(
             f"topic stats {row.topic}",
             lambda: _row_stats(cluster, row.topic, row.brokers),
             seconds=_FRESH_SECONDS / 3,
         )
+    except NoPermission:  # the user may not look at this topic
+        return row, []
     except BolideError as error:
         return row, [named_failure(error)]
-    if failures:
-        return row, failures
+    if errors:
+        refusals = {at for at, error in errors.items() if isinstance(error, NoPermission)}
+        return row, failures_of({at: e for at, e in errors.items() if at not in refusals})
     ends = stats.offset_table.values()
     return replace(
         row,
@@ -213,7 +218,7 @@ async def _with_live_figures(
 
 async def _row_stats(
     cluster: Cluster, topic: str, brokers: Iterable[str]
-) -> tuple[TopicStats, list[Failure]]:
+) -> tuple[TopicStats, dict[str, BolideError]]:
     info = await cluster.shared("cluster info", cluster.admin.clusters.info, seconds=LIVE_SECONDS)
     known = info.broker_addr_table
     addresses = [address_of(known[name]) for name in brokers if name in known]
