@@ -11,7 +11,7 @@ from bolide.admin.servers import gather_by_key
 from bolide.errors import BolideError
 from bolide.model.message_checks import InvalidMessage, check_topic
 from bolide.operations.cluster import Cluster
-from bolide.operations.declaration import change
+from bolide.operations.declaration import change, read
 from bolide.operations.errors import BadInput, Conflict, NotFound
 from bolide.operations.topic_figures import require_route
 from bolide.operations.topic_table import (
@@ -91,12 +91,40 @@ class TopicDeletionImpact:
     """None if nothing was ever written."""
     groups: list[GroupLoss]
 
+    @property
+    def agreed(self) -> object:
+        """Without the figures that change while messages are sent and consumed."""
+        groups = [(each.group, each.members > 0, each.backlog > 0) for each in self.groups]
+        return self.topic, self.clusters, self.queues, self.messages > 0, groups
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
     """The settings of a topic by broker, for the audit log."""
 
     brokers: dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterBrokers:
+    """A cluster, and the brokers in it that have a master now."""
+
+    cluster: str
+    brokers: list[str]
+
+
+@read("/topic-placement")
+async def list_placement(cluster: Cluster) -> list[ClusterBrokers]:
+    """List the clusters and brokers that a topic can be created on."""
+    info = await cluster.admin.clusters.info()
+    table = info.broker_addr_table
+    return [
+        ClusterBrokers(
+            cluster=name,
+            brokers=sorted(b for b in brokers if b in table and _MASTER in table[b].broker_addrs),
+        )
+        for name, brokers in sorted(info.cluster_addr_table.items())
+    ]
 
 
 async def settings_of(cluster: Cluster, *, topic: str) -> TopicSettings:

@@ -284,6 +284,8 @@ async def test_a_deletion_shows_what_is_lost_and_is_confirmed(cluster: Servers) 
         assert (impact.messages, impact.queues) == (3, 4)
         assert impact.last_write_ms is not None
         assert [(each.group, each.backlog) for each in impact.groups] == [("readers", 2)]
+        async with Producer("any", name_server=shown.name_servers) as producer:
+            await producer.send(Message("Orders-gone", b"y"))  # what is agreed to stays the same
         token = needed.value.token
         gone = await door.run(delete_topic, shown, OPERATOR, what, confirmation=token)
         assert (gone.brokers, gone.failures) == ([broker], [])
