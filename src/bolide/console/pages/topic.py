@@ -137,10 +137,9 @@ class _TopicPage:
         t, view = self._t, self._view
         figures["kind"].set(kind_name(view, detail.kind))
         figures["rate"].set(formats.rate(detail.rate_in))
-        figures["messages"].set(
-            formats.short_count(detail.messages),
-            hint="" if detail.messages is None else formats.count(detail.messages),
-        )
+        stored = formats.short_count(detail.messages)
+        exact = formats.count(detail.messages)
+        figures["messages"].set(stored, hint="" if exact == stored else exact)
         average = detail.average_bytes
         hint = "" if average is None else t("{size} each", size=formats.size(average))
         about = "≈ " if detail.is_estimated else ""
@@ -157,10 +156,11 @@ class _TopicPage:
             )
         writes = [each.write_queues for each in detail.brokers]
         reads = [each.read_queues for each in detail.brokers]
-        known = None not in writes and None not in reads and writes
-        hint = t("to write; {reads} to read", reads=sum(filter(None, reads))) if known else ""
+        known = bool(writes) and None not in writes and None not in reads
+        hint = t("{count} to read", count=sum(filter(None, reads)))
         figures["queues"].set(
-            formats.count(sum(filter(None, writes)) if known else None), hint=hint
+            formats.count(sum(filter(None, writes)) if known else None),
+            hint=hint if known and reads != writes else "",
         )
 
     def _show_brokers(self, detail: TopicDetail) -> None:
@@ -274,7 +274,7 @@ class _TopicPage:
             Column(name="group", label=t("Group"), kind="link"),
             Column(name="members", label=t("Members"), kind="number"),
             Column(name="lag", label=t("Backlog"), kind="number"),
-            Column(name="delay", label=t("Delay")),
+            Column(name="delay", label=t("Time behind")),
             Column(name="consumed", label=t("Consumed up to")),
             Column(name="offsets", label=t("Offsets"), kind="link"),
         ]

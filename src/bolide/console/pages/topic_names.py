@@ -47,7 +47,7 @@ def permission_name(view: View, permission: TopicPermission | None) -> str:
     if permission is None:
         return formats.UNKNOWN
     return {
-        TopicPermission.READ_WRITE: t("Read and write"),
+        TopicPermission.READ_WRITE: t("Read/write"),
         TopicPermission.READ: t("Read only"),
         TopicPermission.WRITE: t("Write only"),
         TopicPermission.NONE: t("No access"),

@@ -48,12 +48,18 @@ class _Topics:
             self._kind = OWN
         self._broker = view.query.get("broker", "")
         page_header(view, t("Topics"), actions=self._buttons)
+        with ui.element("div").classes("topic-table"):
+            self._table = self._make_table()
+        Poll(view, self._count, self._show_counts, every=6 * EVERY)
+
+    def _make_table(self) -> DataTable[TopicRow]:
+        t = self._t
         actions = [
             Action(name="send", label=t("Send a message"), icon="send", handler=self._send),
             Action(name="delete", label=t("Delete"), icon="delete_outline", handler=self._delete),
         ]
-        self._table = DataTable(
-            view,
+        return DataTable(
+            self._view,
             [
                 Column(name="topic", label=t("Topic"), kind="link", sortable=True),
                 Column(name="kind", label=t("Kind"), kind="badge", sortable=True),
@@ -69,13 +75,12 @@ class _Topics:
             label=t("Topics"),
             sort=TopicSort.TOPIC.value,
             search=t("Search by name"),
-            actions=actions if view.may(Role.OPERATOR) else (),
+            actions=actions if self._view.may(Role.OPERATOR) else (),
             every=EVERY,
             empty=t("No topics here."),
             empty_hint=t("Choose other kinds, or create one."),
             toolbar=self._filters,
         )
-        Poll(view, self._count, self._show_counts, every=6 * EVERY)
 
     def _buttons(self) -> None:
         if self._view.may(Role.OPERATOR):
