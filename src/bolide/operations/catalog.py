@@ -5,6 +5,10 @@
 import bolide.operations.dashboard
 import bolide.operations.producers
 import bolide.operations.sending
+import bolide.operations.topic_changes
+import bolide.operations.topic_detail
+import bolide.operations.topic_updates
+import bolide.operations.topics
 from bolide.operations.declaration import OPERATIONS
 
 __all__ = ["OPERATIONS"]

@@ -4,3 +4,7 @@ from bolide.console.pages import account, dashboard, producers
 from bolide.console.pages.declaration import PAGES
 
 __all__ = ["PAGES", "account", "dashboard", "producers"]
+from bolide.console.pages import account, topic, topics
+from bolide.console.pages.declaration import PAGES
+
+__all__ = ["PAGES", "account", "topic", "topics"]
