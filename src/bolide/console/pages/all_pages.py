@@ -1,10 +1,12 @@
 """All pages; importing this module declares them."""
 
-from bolide.console.pages import account, dashboard, producers
+# ruff: noqa: F401  one line for each module, which declares its pages
+
+import bolide.console.pages.account
+import bolide.console.pages.dashboard
+import bolide.console.pages.producers
+import bolide.console.pages.topic
+import bolide.console.pages.topics
 from bolide.console.pages.declaration import PAGES
 
-__all__ = ["PAGES", "account", "dashboard", "producers"]
-from bolide.console.pages import account, topic, topics
-from bolide.console.pages.declaration import PAGES
-
-__all__ = ["PAGES", "account", "topic", "topics"]
+__all__ = ["PAGES"]
