@@ -1,19 +1,13 @@
 """All operations; importing this module declares them."""
 
-from bolide.operations import (
-    consumer_deletion,
-    consumer_members,
-    consumer_settings,
-    consumers,
-    offsets,
-)
+# ruff: noqa: F401  one line for each module, which declares its operations
+
+import bolide.operations.consumer_deletion
+import bolide.operations.consumer_members
+import bolide.operations.consumer_settings
+import bolide.operations.consumers
+import bolide.operations.offsets
+import bolide.operations.sending
 from bolide.operations.declaration import OPERATIONS
 
-__all__ = [
-    "OPERATIONS",
-    "consumer_deletion",
-    "consumer_members",
-    "consumer_settings",
-    "consumers",
-    "offsets",
-]
+__all__ = ["OPERATIONS"]

@@ -1,7 +1,7 @@
 """Consumer groups: the list of all, one group, and its queues."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -25,6 +25,7 @@ from bolide.operations.consumer_members import MemberReports, read_reports
 from bolide.operations.consumer_warnings import GroupWarning, warnings_of
 from bolide.operations.declaration import read
 from bolide.operations.errors import BadInput
+from bolide.operations.history import GroupFigures
 from bolide.operations.views import Failure, Page, page_of, unknown_last
 from bolide.protocol.bodies.offsets import QueueTimeSpan
 
@@ -252,10 +253,9 @@ async def list_queues(  # noqa: PLR0913  options of a list
     return page_of(queues, page=page, size=size, failures=failures.values())
 
 
-def sampled_figures(cluster: Cluster) -> Any:
+def sampled_figures(cluster: Cluster) -> Mapping[str, GroupFigures]:
     """The latest sample of all groups, by name; empty where nothing is sampled."""
-    history = getattr(cluster, "history", None)
-    return {} if history is None else history.group_figures()
+    return {} if cluster.history is None else cluster.history.group_figures()
 
 
 async def _row(
@@ -318,7 +318,7 @@ def _forbidden_topics(group: KnownGroup) -> set[str]:
     return {topic for names in group.forbidden.values() for topic in names}
 
 
-def _is_shown(group: KnownGroup, show: GroupFilter, sampled: Any) -> bool:
+def _is_shown(group: KnownGroup, show: GroupFilter, sampled: GroupFigures | None) -> bool:
     if show is GroupFilter.PAUSED:
         return any(not each.consume_enable for each in group.configs.values())
     if show is GroupFilter.DEAD_LETTERS:
@@ -332,7 +332,7 @@ def _is_shown(group: KnownGroup, show: GroupFilter, sampled: Any) -> bool:
     return True
 
 
-def _sampled_value(sampled: Any, sort: str) -> Any:
+def _sampled_value(sampled: GroupFigures | None, sort: str) -> Any:
     if sampled is None:
         return None
     return {
