@@ -18,7 +18,7 @@ from bolide.operations.consumer_figures import ConsumerKind, read_live
 from bolide.operations.declaration import read
 from bolide.operations.errors import NotFound, NotSupported
 from bolide.operations.views import Failure, reason_of
-from bolide.protocol.bodies.consumers import Connection, HeldQueue, RunningConsumer
+from bolide.protocol.bodies.consumers import Connection, RunningConsumer
 from bolide.protocol.bodies.heartbeat import Subscription
 from bolide.protocol.refusals import ConsumerTimedOut, ServerError
 from bolide.remoting.errors import RemotingError
@@ -80,7 +80,7 @@ class Member:
     subscriptions: list[MemberSubscription] | None = None
     """Without the retry topic; None if it did not report."""
     queues: int | None = None
-    """Queues that it has now."""
+    """Queues that it has now, without those of the retry topic."""
     buffered: int | None = None
     """Messages that it has fetched, but not consumed."""
     traffic: list[MemberTraffic] = field(default_factory=list)
@@ -290,9 +290,7 @@ def _owners(
         if report is None:
             continue
         owner = Owner(client_id=member.client_id or "", address=member.client_addr or "")
-        held = {queue for queue, state in report.mq_table.items() if not state.droped}
-        held |= {queue for queue, state in report.mq_pop_table.items() if not state.droped}
-        for queue in held:
+        for queue in _held(report):
             found.setdefault(queue, owner)
     return found
 
@@ -324,8 +322,7 @@ def _member(connection: Connection, reports: MemberReports) -> Member:
             for each in sorted(report.subscription_set, key=lambda each: each.topic)
             if not is_retry_topic(each.topic)
         ],
-        queues=_held(report.mq_table.values())
-        + sum(not e.droped for e in report.mq_pop_table.values()),
+        queues=sum(not is_retry_topic(queue.topic) for queue in _held(report)),
         buffered=sum(each.cached_msg_count for each in report.mq_table.values()),
         traffic=_traffic(report),
         properties=dict(sorted(properties.items())),
@@ -347,8 +344,10 @@ def _traffic(report: RunningConsumer) -> list[MemberTraffic]:
     ]
 
 
-def _held(queues: Iterable[HeldQueue]) -> int:
-    return sum(not each.droped for each in queues)
+def _held(report: RunningConsumer) -> set[MessageQueue]:
+    """The queues that a member has and keeps."""
+    held = {queue for queue, state in report.mq_table.items() if not state.droped}
+    return held | {queue for queue, state in report.mq_pop_table.items() if not state.droped}
 
 
 def _subscription(given: Subscription) -> MemberSubscription:

@@ -27,6 +27,7 @@ from bolide.operations.declaration import read
 from bolide.operations.errors import BadInput
 from bolide.operations.history import GroupFigures
 from bolide.operations.views import Failure, Page, page_of, unknown_last
+from bolide.operations.visibility import visible_groups
 from bolide.protocol.bodies.offsets import QueueTimeSpan
 
 
@@ -155,7 +156,7 @@ async def list_groups(  # noqa: PLR0913  options of a list
     if sort not in _SORTS:
         raise BadInput("sort", f"use one of {', '.join(_SORTS)}")
     directory = await read_directory(cluster)
-    sampled = sampled_figures(cluster)
+    sampled = await _sampled(cluster, directory)
     wanted = search.strip().lower()
     chosen = [
         group
@@ -253,9 +254,13 @@ async def list_queues(  # noqa: PLR0913  options of a list
     return page_of(queues, page=page, size=size, failures=failures.values())
 
 
-def sampled_figures(cluster: Cluster) -> Mapping[str, GroupFigures]:
+async def _sampled(cluster: Cluster, directory: Directory) -> Mapping[str, GroupFigures]:
     """The latest sample of all groups, by name; empty where nothing is sampled."""
-    return {} if cluster.history is None else cluster.history.group_figures()
+    if cluster.history is None:
+        return {}
+    figures = cluster.history.group_figures()
+    names = await visible_groups(cluster, figures.keys() & directory.groups.keys())
+    return {name: figures[name] for name in names}
 
 
 async def _row(

@@ -277,18 +277,20 @@ async def _plan_reset(
 
     async def plan(broker: Broker) -> list[OffsetMove]:
         time = AT_START if timestamp is None else timestamp
-        moves = await cluster.admin.offsets.plan_at(
-            broker.address, group, topic, time, force=timestamp is None or not only_backwards
-        )
-        if queues is None:
-            return moves
-        chosen = [each for each in moves if (broker.name, each.queue.queue_id) in targets]
-        return [
-            _to_offset(each, targets[broker.name, each.queue.queue_id], only_backwards)
-            for each in chosen
-        ]
+        force = timestamp is None or not only_backwards
+        return await cluster.admin.offsets.plan_at(broker.address, group, topic, time, force=force)
 
-    planned = await _planned(cluster, directory, known, await answers(brokers, plan))
+    moves, failures = await answers(brokers, plan)
+    if queues is not None:
+        moves = {
+            name: [
+                _to_offset(each, targets[name, each.queue.queue_id], only_backwards)
+                for each in part
+                if (name, each.queue.queue_id) in targets
+            ]
+            for name, part in moves.items()
+        }
+    planned = await _planned(cluster, directory, known, (moves, failures))
     found = {(name, move.queue.queue_id) for name, part in planned.moves.items() for move in part}
     silent = {each.server for each in planned.failures}
     for broker, queue_id in targets:
