@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import pytest
+
 from bolide.admin import AdminClient
 from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.client.producer.producer import Producer
@@ -24,6 +26,7 @@ from bolide.operations.consumer_settings import (
 from bolide.operations.consumers import describe_group, list_groups, list_queues
 from bolide.operations.declaration import Operation, Role
 from bolide.operations.door import CONFIRMED, AuditEntry, Caller, Door
+from bolide.operations.errors import NotSupported
 from bolide.operations.offsets import (
     QueueTarget,
     ResetTo,
@@ -130,11 +133,15 @@ async def _operate(  # noqa: PLR0915  one cluster for all, which takes long to s
         twin = (await list_queues.function(cluster, group="twin", topic=TOPIC)).items
         assert [each.committed_offset for each in twin] == [1, 2]
 
-        for topic in (TOPIC, "Other"):
-            await do(set_topic_access, group=GROUP, topic=topic, readable=False)
-        await do(set_topic_access, group=GROUP, topic="Other", readable=True)
-        detail = await describe_group.function(cluster, group=GROUP)
-        assert [each.topic for each in detail.topics if each.forbidden_at] == [TOPIC]
+        if not moves_members:  # RocketMQ 4.9, which has no such request either
+            with pytest.raises(NotSupported):
+                await do(set_topic_access, group=GROUP, topic=TOPIC, readable=False)
+        else:
+            for topic in (TOPIC, "Other"):
+                await do(set_topic_access, group=GROUP, topic=topic, readable=False)
+            await do(set_topic_access, group=GROUP, topic="Other", readable=True)
+            detail = await describe_group.function(cluster, group=GROUP)
+            assert [each.topic for each in detail.topics if each.forbidden_at] == [TOPIC]
 
         await do(delete_group, group=GROUP)
         rows = (await list_groups.function(cluster, search=GROUP)).items

@@ -194,9 +194,10 @@ async def reset_offsets(  # noqa: PLR0913  the parameters of a reset
         if timestamp is None or planned.follows[broker.name]:
             await cluster.admin.offsets.move(broker.address, group, moves)
             return
+        time = 0 if timestamp == AT_START else timestamp
         try:
             await cluster.admin.offsets.reset_at(
-                broker.address, group, topic, max(timestamp, AT_END), force=not only_backwards
+                broker.address, group, topic, time, force=not only_backwards
             )
         except ConsumerNotOnline:
             await cluster.admin.offsets.commit_moves(broker.address, group, moves)
