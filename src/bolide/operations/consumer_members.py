@@ -24,7 +24,7 @@ from bolide.protocol.refusals import ConsumerTimedOut, ServerError
 from bolide.remoting.errors import RemotingError
 from bolide.version import version_name
 
-_SECONDS = 5.0
+_SECONDS = 10.0
 """How long the reports of members are shared."""
 _ANSWER = 4.0
 """Seconds for the report of a member."""

@@ -154,7 +154,7 @@ async def plan_change(  # noqa: PLR0913  the settings of a group
     ]
 
 
-@change("PATCH", "/groups/{group}", target="group {group}", state=settings_of)
+@change("PATCH", "/groups/{group}", target="group {group}", preview=plan_change, state=settings_of)
 async def change_group(  # noqa: PLR0913  the settings of a group
     cluster: Cluster,
     *,

@@ -33,53 +33,75 @@ class WarningKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWarning:
-    """Something to look at; the text is in English and has the names and figures."""
+    """Something to look at."""
 
     kind: WarningKind
     text: str
+    """In English, with the names and figures."""
+    subject: str = ""
+    """The topics, brokers or queue that it is about, if not the whole group."""
+    count: int | None = None
+    """Messages that it is about."""
 
 
 def warnings_of(
     group: KnownGroup, live: LiveGroup, dead_letters: int | None, reports: MemberReports | None
 ) -> list[GroupWarning]:
     """The most serious first; without reports nothing about the members."""
-    found: list[tuple[WarningKind, str]] = []
+    found: list[GroupWarning] = []
     if reports is not None:
-        found += [
-            (WarningKind.SUBSCRIPTIONS_DIFFER, f"members subscribe differently to {each.topic}")
-            for each in reports.status.differences()
-        ]
-        found += [
-            (WarningKind.STALLED, f"{each.client_id}, {_name(each.queue)}: {each.text}")
-            for each in reports.status.problems()
-        ]
+        found += _of_members(reports)
     found += _of_settings(group)
     if live.client_count == 0 and live.lag:
-        found.append((WarningKind.OFFLINE_WITH_LAG, f"{live.lag} messages wait, and no member"))
+        text = f"{live.lag} messages wait, and no member is connected"
+        kind = WarningKind.OFFLINE_WITH_LAG
+        found.append(GroupWarning(kind=kind, text=text, count=live.lag))
     if dead_letters:
-        found.append((WarningKind.DEAD_LETTERS, f"{dead_letters} dead letters"))
-    return [GroupWarning(kind=kind, text=text) for kind, text in found]
+        text = f"{dead_letters} dead letters"
+        found.append(GroupWarning(kind=WarningKind.DEAD_LETTERS, text=text, count=dead_letters))
+    return found
 
 
-def _of_settings(group: KnownGroup) -> list[tuple[WarningKind, str]]:
-    paused = sorted(name for name, each in group.configs.items() if not each.consume_enable)
+def _of_members(reports: MemberReports) -> list[GroupWarning]:
+    found = [
+        GroupWarning(
+            kind=WarningKind.SUBSCRIPTIONS_DIFFER,
+            text=f"members subscribe differently to {each.topic}",
+            subject=each.topic,
+        )
+        for each in reports.status.differences()
+    ]
+    for problem in reports.status.problems():
+        subject = f"{problem.client_id}, {_name(problem.queue)}"
+        text = f"{subject}: {problem.text}"
+        found.append(GroupWarning(kind=WarningKind.STALLED, text=text, subject=subject))
+    return found
+
+
+def _of_settings(group: KnownGroup) -> list[GroupWarning]:
     if not group.configs:
-        return [(WarningKind.NO_SETTINGS, "no broker has settings for it")]
-    found: list[tuple[WarningKind, str]] = []
+        text = "no broker has settings for it"
+        return [GroupWarning(kind=WarningKind.NO_SETTINGS, text=text)]
+    found: list[GroupWarning] = []
+    paused = sorted(name for name, each in group.configs.items() if not each.consume_enable)
     if len(paused) == len(group.configs):
-        found.append((WarningKind.PAUSED, "consuming is switched off"))
+        found.append(GroupWarning(kind=WarningKind.PAUSED, text="consuming is switched off"))
     elif paused:
-        text = f"consuming is switched off on {', '.join(paused)}"
-        found.append((WarningKind.PARTLY_PAUSED, text))
+        where = ", ".join(paused)
+        text = f"consuming is switched off on {where}"
+        found.append(GroupWarning(kind=WarningKind.PARTLY_PAUSED, text=text, subject=where))
     for broker, topics in sorted(group.forbidden.items()):
-        text = f"may not read {', '.join(sorted(topics))} on {broker}"
-        found.append((WarningKind.FORBIDDEN_TOPIC, text))
+        names = ", ".join(sorted(topics))
+        text = f"may not read {names} on {broker}"
+        subject = f"{names} ({broker})"
+        found.append(GroupWarning(kind=WarningKind.FORBIDDEN_TOPIC, text=text, subject=subject))
     settings = {
         msgspec.json.encode(msgspec.structs.replace(each, consume_enable=True), order="sorted")
         for each in group.configs.values()
     }
     if len(settings) > 1:
-        found.append((WarningKind.SETTINGS_DIFFER, "its brokers have different settings for it"))
+        text = "its brokers have different settings for it"
+        found.append(GroupWarning(kind=WarningKind.SETTINGS_DIFFER, text=text))
     return found
 
 

@@ -25,7 +25,7 @@ from bolide.operations.consumer_members import MemberReports, read_reports
 from bolide.operations.consumer_warnings import GroupWarning, warnings_of
 from bolide.operations.declaration import read
 from bolide.operations.errors import BadInput
-from bolide.operations.history import GroupFigures
+from bolide.operations.history import GroupFigures, Measure, Range, Series
 from bolide.operations.views import Failure, Page, page_of, unknown_last
 from bolide.operations.visibility import visible_groups
 from bolide.protocol.bodies.offsets import QueueTimeSpan
@@ -222,6 +222,7 @@ async def list_queues(  # noqa: PLR0913  options of a list
     *,
     group: str,
     topic: str = "",
+    search: str = "",
     sort: str = "queue",
     descending: bool = False,
     page: int = 1,
@@ -229,7 +230,8 @@ async def list_queues(  # noqa: PLR0913  options of a list
 ) -> Page[GroupQueue]:
     """List the queues of a group with offsets, lag and the member that has each.
 
-    `topic` leaves one topic; `sort` is queue, lag, delay, owner, end_offset or committed_offset.
+    `topic` leaves one topic, `search` those topics and brokers with this in their name. `sort` is
+    queue, lag, delay, owner, end_offset or committed_offset.
     """
     if sort not in _QUEUE_KEYS:
         raise BadInput("sort", f"use one of {', '.join(_QUEUE_KEYS)}")
@@ -238,13 +240,20 @@ async def list_queues(  # noqa: PLR0913  options of a list
     live, reports = await asyncio.gather(
         read_live(cluster, directory, known), read_reports(cluster, directory, known)
     )
-    topics = sorted({queue.topic for queue in live.progress if not topic or queue.topic == topic})
+    wanted = search.strip().lower()
+
+    def is_shown(queue: MessageQueue) -> bool:
+        if topic and queue.topic != topic:
+            return False
+        return wanted in queue.topic.lower() or wanted in queue.broker_name.lower()
+
+    topics = sorted({queue.topic for queue in live.progress if is_shown(queue)})
     answers = await asyncio.gather(*(spans_of(cluster, live.asked, group, name) for name in topics))
     spans = {queue: span for found, _ in answers for queue, span in found.items()}
     queues = [
         _queue(queue, live, reports, spans.get(queue))
         for queue in (*live.progress, *live.uncommitted)
-        if not topic or queue.topic == topic
+        if is_shown(queue)
     ]
     key = unknown_last(_QUEUE_KEYS[sort], descending=descending)
     queues.sort(key=key, reverse=descending)
@@ -252,6 +261,20 @@ async def list_queues(  # noqa: PLR0913  options of a list
     failures |= {each.server: each for _, found in answers for each in found}
     failures |= {each.server: each for each in reports.failures}
     return page_of(queues, page=page, size=size, failures=failures.values())
+
+
+@read("/groups/{group}/trend")
+async def show_trend(cluster: Cluster, *, group: str, over: Range = Range.HOUR) -> list[Series]:
+    """How the lag, the delay and the rate of a group went over time, as the history sampled them.
+
+    A point is null where nothing was sampled. Without a console that samples there is no series.
+    """
+    if cluster.history is None or not await visible_groups(cluster, [group]):
+        return []
+    found = []
+    for measure in (Measure.GROUP_LAG, Measure.GROUP_DELAY, Measure.GROUP_RATE_OUT):
+        found += await cluster.history.series(measure, [group], over=over)
+    return found
 
 
 async def _sampled(cluster: Cluster, directory: Directory) -> Mapping[str, GroupFigures]:
