@@ -2,7 +2,12 @@
 
 # ruff: noqa: F401  one line for each module, which declares its operations
 
+import bolide.operations.consumer_deletion
+import bolide.operations.consumer_members
+import bolide.operations.consumer_settings
+import bolide.operations.consumers
 import bolide.operations.dashboard
+import bolide.operations.offsets
 import bolide.operations.producers
 import bolide.operations.sending
 import bolide.operations.topic_changes
