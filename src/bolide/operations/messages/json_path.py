@@ -15,6 +15,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -23,7 +24,7 @@ from bolide.operations.errors import BadInput
 MAX_LENGTH = 1000
 _MAX_VISITED = 100_000
 """Values looked at per document."""
-_OPERATORS: dict[str, Callable[[object, object], bool]] = {
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<=": operator.le,

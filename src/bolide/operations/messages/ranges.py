@@ -88,7 +88,7 @@ async def ranges_of(  # noqa: PLR0913  the options of a search
     found = [each for each in cut if isinstance(each, Spot)]
     failed = {each.server: each for each in cut if isinstance(each, Failure)}
     positioned = [replace(s, position=_begin_of(s.low, s.high, order)) for s in found]
-    return [each for each in positioned if each.low < each.high], failures + [*failed.values()]
+    return [each for each in positioned if each.low < each.high], [*failures, *failed.values()]
 
 
 def started_at(spots: Sequence[Spot], offset: int, order: Order) -> list[Spot]:

@@ -115,13 +115,17 @@ class QueueReader(Generic[T]):
         position = self.stop.position
         return max(self.spot.high - position if self.ascending else position - self.spot.low, 0)
 
-    def may_precede(self, found: _Found[T]) -> bool:
-        """Whether what it has not looked at yet may come before a find of another queue."""
+    @property
+    def rank(self) -> tuple[str, int]:
+        """Orders messages of the same millisecond, so that both directions agree."""
+        return self.spot.broker, self.spot.queue_id
+
+    def may_precede(self, other: "QueueReader[T]") -> bool:
+        """Whether what it has not looked at yet may come before the first find of another queue."""
         if self.frontier_ms is None:
             return True
-        if self.ascending:
-            return self.frontier_ms < found.time_ms
-        return self.frontier_ms > found.time_ms
+        mine, theirs = (self.frontier_ms, self.rank), (other.found[0].time_ms, other.rank)
+        return mine < theirs if self.ascending else mine > theirs
 
     async def read_block(
         self,
@@ -284,15 +288,14 @@ class Scan(Generic[T]):
             if not filled:
                 return lagging
             first = self._first(filled)
-            if in_the_way := [each for each in lagging if each.may_precede(first.found[0])]:
+            if in_the_way := [each for each in lagging if each.may_precede(first)]:
                 return in_the_way
             taken.append(first.found.popleft().value)
         return []
 
     def _first(self, filled: Iterable[QueueReader[T]]) -> QueueReader[T]:
-        if self._ascending:
-            return min(filled, key=lambda each: each.found[0].time_ms)
-        return max(filled, key=lambda each: each.found[0].time_ms)
+        choose = min if self._ascending else max
+        return choose(filled, key=lambda each: (each.found[0].time_ms, each.rank))
 
     @property
     def _ascending(self) -> bool:

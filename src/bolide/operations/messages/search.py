@@ -18,7 +18,7 @@ MAX_SECONDS = 10.0
 
 
 @read("/messages/{topic}")
-async def search_messages(  # noqa: PLR0913, PLR0917  the options of a search
+async def search_messages(  # noqa: PLR0913  the options of a search
     cluster: Cluster,
     topic: str,
     *,
@@ -101,7 +101,7 @@ async def search_messages(  # noqa: PLR0913, PLR0917  the options of a search
     return _listed(topic, scan, items, spots, is_back, failures)
 
 
-def _listed(  # noqa: PLR0913, PLR0917  the parts of a view
+def _listed(
     topic: str,
     scan: Scan[MessageRow],
     items: list[MessageRow],

@@ -225,18 +225,6 @@ class CopyPreview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopySent:
-    """Where the new message is stored."""
-
-    topic: str
-    message_id: str
-    offset_message_id: str | None
-    broker: str
-    queue_id: int
-    queue_offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
     """Found messages as JSON lines, one object a line, with their whole bodies."""
 
