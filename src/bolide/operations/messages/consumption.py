@@ -133,6 +133,10 @@ def _verdict(
     if committed is None:
         return _without_offset(members)
     if committed <= message.queue_offset:
+        if (told := _subscription(message, members)) and _matches(message, told) is False:
+            return _Verdict(
+                GroupState.FILTERED, f"the group's filter {told.sub_string} does not match it"
+            )
         missing = message.queue_offset - committed
         return _Verdict(
             GroupState.PENDING,
@@ -159,7 +163,7 @@ def _of_the_past(
     message: StoredMessage, committed: int, members: ConsumerConnections | None
 ) -> _Verdict:
     passed = f"the group's offset {committed} is past it"
-    subscription = members.subscription_table.get(message.topic) if members else None
+    subscription = _subscription(message, members)
     if subscription is None:
         unsure = "and what it subscribes to is not known while no consumer is connected"
         return _Verdict(GroupState.CONSUMED, f"{passed}; {unsure}")
@@ -171,6 +175,12 @@ def _of_the_past(
     if matches:
         return _Verdict(GroupState.CONSUMED, f"{passed}, and its filter {expression} matches")
     return _Verdict(GroupState.FILTERED, f"{passed}, and its filter {expression} does not match")
+
+
+def _subscription(
+    message: StoredMessage, members: ConsumerConnections | None
+) -> Subscription | None:
+    return members.subscription_table.get(message.topic) if members else None
 
 
 def _matches(message: StoredMessage, subscription: Subscription) -> bool | None:

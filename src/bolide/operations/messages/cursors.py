@@ -89,9 +89,9 @@ def pack(content: object) -> str:
 
 def unpack(text: str, shape: type[T]) -> T:
     """What `pack` made text of; raises BadInput for anything else."""
+    if len(text) > _LONGEST:
+        raise BadInput("cursor", _NO_CURSOR)
     try:
-        if len(text) > _LONGEST:
-            raise ValueError(len(text))
         data = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         return msgspec.json.decode(zlib.decompressobj().decompress(data, _LARGEST), type=shape)
     except (ValueError, binascii.Error, zlib.error, msgspec.MsgspecError) as exc:

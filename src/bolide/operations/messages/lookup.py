@@ -35,6 +35,9 @@ _WINDOW_MS = 2 * _INDEX_STEP_MS
 _SECONDS = 2.0
 
 
+_PlaceTuple = tuple[str, int, list[tuple[str, int]], list[SpotTuple] | None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
     """Where a search by key goes on."""
@@ -53,8 +56,7 @@ class _Place:
     @classmethod
     def decode(cls, text: str, topic: str) -> "_Place":
         """Raises BadInput."""
-        shape = tuple[str, int, list[tuple[str, int]], list[SpotTuple] | None]
-        of_topic, end, seen, window = unpack(text, shape)
+        of_topic, end, seen, window = unpack(text, _PlaceTuple)
         if of_topic != topic:
             raise BadInput("cursor", f"it belongs to topic {of_topic!r}: leave it out")
         spots = None if window is None else spots_of(window)

@@ -8,7 +8,7 @@ from bolide.model.names import is_reserved
 from bolide.model.properties import REPLAYED_FROM, RESERVED_NAMES
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import change
-from bolide.operations.errors import BadInput, Conflict, NotFound, NotSupported
+from bolide.operations.errors import BadInput, Conflict, NotSupported
 from bolide.operations.messages.bodies import preview_of
 from bolide.operations.messages.finding import message_of
 from bolide.operations.messages.rows import row_of
@@ -90,8 +90,8 @@ async def _clients(cluster: Cluster, group: str) -> list[str]:
     """The ids of the connected consumers; raises Conflict without any."""
     try:
         found, errors = await cluster.admin.clients.consumers_and_failures(group)
-    except GroupUnknown as exc:
-        raise NotFound(str(exc)) from exc
+    except GroupUnknown:
+        found, errors = None, []
     if found is None:
         if errors:
             raise errors[0]

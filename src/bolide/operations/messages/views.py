@@ -157,7 +157,7 @@ class GroupState(StrEnum):
     PENDING = "pending"
     """The group's offset is before it."""
     FILTERED = "filtered"
-    """The group's offset is past it, and the subscription does not match it."""
+    """The subscription of the group does not match it."""
     RETRYING = "retrying"
     """The group failed on it: a copy waits in the group's retry topic."""
     DEAD = "dead"
