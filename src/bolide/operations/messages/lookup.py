@@ -1,6 +1,7 @@
 """Look-up by key and by id, through the index of the brokers."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from bolide.admin.messages import DEFAULT_LIMIT
 from bolide.model.message import StoredMessage
@@ -35,7 +36,11 @@ _WINDOW_MS = 2 * _INDEX_STEP_MS
 _SECONDS = 2.0
 
 
-_PlaceTuple = tuple[str, int, list[tuple[str, int]], list[SpotTuple] | None]
+class _Packed(NamedTuple):
+    topic: str
+    end: int
+    seen: list[tuple[str, int]]
+    window: list[SpotTuple] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +56,12 @@ class _Place:
 
     def encode(self, topic: str) -> str:
         window = None if self.window is None else spot_tuples(self.window)
-        return pack((topic, self.end, sorted(self.seen), window))
+        return pack(_Packed(topic, self.end, sorted(self.seen), window))
 
     @classmethod
     def decode(cls, text: str, topic: str) -> "_Place":
         """Raises BadInput."""
-        of_topic, end, seen, window = unpack(text, _PlaceTuple)
+        of_topic, end, seen, window = unpack(text, _Packed)
         if of_topic != topic:
             raise BadInput("cursor", f"it belongs to topic {of_topic!r}: leave it out")
         spots = None if window is None else spots_of(window)
