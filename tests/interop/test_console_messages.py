@@ -67,20 +67,20 @@ async def check_browsing(desk: Desk, middle: int) -> None:
     queue: dict[str, Any] = {"topic": TOPIC, "broker": broker, "queue_id": 2}
     browsed = await desk.search(**queue, offset=90, order=Order.OLDEST)
     assert [each.queue_offset for each in browsed.items] == [*range(90, 100)]
-    one = await desk("detail.view_message_at", **queue, offset=90)
+    one = await desk("messages.view_message_at", **queue, offset=90)
     assert one.row == browsed.items[0]
 
 
 async def check_look_up(desk: Desk, ids: list[str]) -> None:
-    await desk.soon("lookup.find_by_id", topic=TOPIC, message_id=ids[-1])
+    await desk.soon("messages.find_by_id", topic=TOPIC, message_id=ids[-1])
     got, cursor, pages = list[int](), "", 0
     while not pages or cursor:
-        part = await desk("lookup.find_by_key", topic=TOPIC, key="all", cursor=cursor)
+        part = await desk("messages.find_by_key", topic=TOPIC, key="all", cursor=cursor)
         got, cursor, pages = got + numbers(part), part.next or "", pages + 1
     assert sorted(got) == [*range(COUNT)]
-    (row,) = (await desk("lookup.find_by_key", topic=TOPIC, key="k155")).items
+    (row,) = (await desk("messages.find_by_key", topic=TOPIC, key="k155")).items
     assert (row.preview, row.tags) == ("155", "t2")
-    by_offset_id = await desk("detail.view_message", topic=TOPIC, message_id=row.offset_message_id)
+    by_offset_id = await desk("messages.view_message", topic=TOPIC, message_id=row.offset_message_id)
     assert by_offset_id.row == row
     assert by_offset_id.properties == {"n": "155"}
 
@@ -94,17 +94,17 @@ async def check_state(desk: Desk, address: str, message_id: str) -> None:
         await consumer.commit()
         async with asyncio.timeout(PATIENCE):
             while True:
-                (state,) = (await desk("consumption.message_groups", **at)).items
+                (state,) = (await desk("messages.message_groups", **at)).items
                 if state.state is GroupState.CONSUMED:
                     break
                 await asyncio.sleep(0.1)
         assert (state.group, state.online) == (GROUP, True)
-        done = await desk("resending.consume_message", **at, group=GROUP)
+        done = await desk("messages.consume_message", **at, group=GROUP)
         assert done.succeeded
         assert got[COUNT:] == [b"150"]
-        copy = await desk("resending.send_copy", **at)
+        copy = await desk("messages.send_copy", **at)
         await until(lambda: got[COUNT + 1 :] == [b"150"])
-        seen = await desk.soon("detail.view_message", topic=TOPIC, message_id=copy.message_id)
+        seen = await desk.soon("messages.view_message", topic=TOPIC, message_id=copy.message_id)
         assert seen.properties["n"] == "150"
 
 

@@ -39,7 +39,7 @@ class Desk:
         )
 
     async def search(self, topic: str, **options: Any) -> MessageList:
-        found: MessageList = await self("search.search_messages", topic=topic, **options)
+        found: MessageList = await self("messages.search_messages", topic=topic, **options)
         return found
 
     async def soon(self, name: str, **arguments: Any) -> Any:

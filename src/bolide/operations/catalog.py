@@ -6,6 +6,7 @@ import bolide.operations.messages.consumption
 import bolide.operations.messages.detail
 import bolide.operations.messages.downloads
 import bolide.operations.messages.lookup
+import bolide.operations.messages.places
 import bolide.operations.messages.resending
 import bolide.operations.messages.search
 import bolide.operations.messages.tail

@@ -85,7 +85,7 @@ async def test_queues_are_browsed_from_an_offset_and_topics_by_time(cluster: Ser
         backwards = await desk.search(**queue, offset=5, size=3)
         assert [each.queue_offset for each in backwards.items] == [5, 4, 3]
         assert (await desk.search(**queue, offset=999, order=Order.OLDEST)).items == []
-        one = await desk("detail.view_message_at", **queue, offset=7)
+        one = await desk("messages.view_message_at", **queue, offset=7)
         assert (one.row.queue_offset, one.copies) == (7, 1)
 
         late = await desk.search(topic, begin_ms=middle, size=200)
@@ -111,7 +111,7 @@ async def test_queues_are_browsed_from_an_offset_and_topics_by_time(cluster: Ser
         with pytest.raises(TopicNotFound):
             await desk.search("Nowhere")
         with pytest.raises(NotFound, match="not stored yet"):
-            await desk("detail.view_message_at", **queue, offset=999)
+            await desk("messages.view_message_at", **queue, offset=999)
 
 
 @on_loop
@@ -159,13 +159,13 @@ async def test_filters_find_the_few_and_tell_how_far_they_looked(cluster: Server
         assert keys == ["k42"]
 
         down = await desk(
-            "downloads.download_messages", topic=topic, tags="rare", order=Order.OLDEST
+            "messages.download_messages", topic=topic, tags="rare", order=Order.OLDEST
         )
         lines = [json.loads(line) for line in down.lines.splitlines()]
         assert [json.loads(line["body"])["n"] for line in lines] == [7, 507, 1007]
         assert lines[0]["properties"]["size"] == "7"
         assert (down.count, down.next) == (3, None)
-        first = await desk("downloads.download_messages", topic=topic, count=2)
+        first = await desk("messages.download_messages", topic=topic, count=2)
         assert (first.count, first.next is None) == (2, False)
 
 
@@ -177,8 +177,8 @@ async def test_keys_and_ids_are_found_past_what_the_index_returns_at_once(
     messages = [Message(topic, b"%d" % n, keys="same", tags=f"t{n % 2}") for n in range(150)]
     ids = await send(cluster.name_server, topic, messages)
     async with desk_at(cluster.name_server) as desk:
-        await desk.soon("lookup.find_by_id", topic=topic, message_id=ids[-1])
-        by_key: dict[str, Any] = {"name": "lookup.find_by_key", "topic": topic, "key": "same"}
+        await desk.soon("messages.find_by_id", topic=topic, message_id=ids[-1])
+        by_key: dict[str, Any] = {"name": "messages.find_by_key", "topic": topic, "key": "same"}
         got: list[int] = []
         cursor, requests = "", 0
         while requests == 0 or cursor:
@@ -189,18 +189,25 @@ async def test_keys_and_ids_are_found_past_what_the_index_returns_at_once(
         assert requests >= 3
         odd = await desk(**by_key, tags="t1")
         assert set(numbers(odd)) <= set(range(1, 150, 2))
-        assert (await desk("lookup.find_by_key", topic=topic, key="other")).items == []
+        assert (await desk("messages.find_by_key", topic=topic, key="other")).items == []
 
-        (row,) = (await desk("lookup.find_by_id", topic=topic, message_id=ids[3])).items
+        (row,) = (await desk("messages.find_by_id", topic=topic, message_id=ids[3])).items
         assert (row.preview, row.broker) == ("3", "broker-a")
-        by_offset = await desk("lookup.find_by_id", topic=topic, message_id=row.offset_message_id)
+        by_offset = await desk("messages.find_by_id", topic=topic, message_id=row.offset_message_id)
         assert by_offset.items == [row]
         for wrong, error in (("", BadInput), ("zz", NotFound), ("0" * 32, NotFound)):
             with pytest.raises(error):
-                await desk("lookup.find_by_id", topic=topic, message_id=wrong)
+                await desk("messages.find_by_id", topic=topic, message_id=wrong)
+        place = await desk("messages.locate_message", message_id=row.offset_message_id)
+        assert place.topic == topic
+        with pytest.raises(NotFound, match="give the topic"):
+            await desk("messages.locate_message", message_id=ids[3])
+        queues = (await desk("messages.message_queues", topic=topic)).queues
+        assert [(each.queue_id, each.low, each.high) for each in queues] == [(0, 0, 75), (1, 0, 75)]
+        assert topic in await desk("messages.suggest_topics", search=topic.lower())
         other = await asyncio.to_thread(cluster.topic, 1)
         with pytest.raises(NotFound):
-            await desk("detail.view_message", topic=other, message_id=row.offset_message_id)
+            await desk("messages.view_message", topic=other, message_id=row.offset_message_id)
 
 
 @on_loop
@@ -217,17 +224,17 @@ async def test_bodies_are_shown_without_harm_and_downloaded_whole(cluster: Serve
         assert [each.size for each in rows] == [len(each) for each in bodies]
         assert all(len(each.preview) <= 400 for each in rows)
         assert not any(char in each.preview for each in rows for char in "\x1b\x07\x00")
-        await desk.soon("lookup.find_by_id", topic=topic, message_id=ids[-1])
-        views = [await desk("detail.view_message", topic=topic, message_id=each) for each in ids]
+        await desk.soon("messages.find_by_id", topic=topic, message_id=ids[-1])
+        views = [await desk("messages.view_message", topic=topic, message_id=each) for each in ids]
         kinds = [each.body.kind for each in views]
         assert kinds[4:] == [BodyKind.BINARY, BodyKind.TEXT, BodyKind.JSON]
         assert [each.properties for each in views] == [properties] * len(views)
         big = views[-1].body
         assert (big.size, big.is_cut, big.compression) == (len(huge), True, "ZLIB")
         assert len(big.text or "") < 100_000
-        whole = await desk("detail.message_body", topic=topic, message_id=ids[-1])
+        whole = await desk("messages.message_body", topic=topic, message_id=ids[-1])
         assert base64.b64decode(whole.base64) == huge
-        line = await desk("downloads.download_message", topic=topic, message_id=ids[4])
+        line = await desk("messages.download_message", topic=topic, message_id=ids[4])
         assert json.loads(line.lines)["body_base64"] == base64.b64encode(HOSTILE[4]).decode()
 
 
@@ -236,17 +243,17 @@ async def test_a_tail_has_what_comes_and_says_what_it_skipped(cluster: Servers) 
     topic = await asyncio.to_thread(cluster.topic, 1)
     await send(cluster.name_server, topic, [Message(topic, b"%d" % n) for n in range(5)])
     async with desk_at(cluster.name_server) as desk:
-        begin = await desk("tail.tail_messages", topic=topic)
+        begin = await desk("messages.tail_messages", topic=topic)
         assert (begin.items, begin.skipped) == ([], 0)
         await send(cluster.name_server, topic, [Message(topic, b"%d" % n) for n in range(5, 9)])
         await asyncio.sleep(0.4)
-        batch = await desk("tail.tail_messages", topic=topic, cursor=begin.next)
+        batch = await desk("messages.tail_messages", topic=topic, cursor=begin.next)
         assert [each.preview for each in batch.items] == ["5", "6", "7", "8"]
-        again = await desk("tail.tail_messages", topic=topic, cursor=batch.next)
+        again = await desk("messages.tail_messages", topic=topic, cursor=batch.next)
         assert again.items == []
-        late = await desk("tail.tail_messages", topic=topic, cursor=begin.next, size=1)
+        late = await desk("messages.tail_messages", topic=topic, cursor=begin.next, size=1)
         assert (len(late.items), late.skipped) == (1, 2)
-        one = await desk("tail.tail_messages", topic=topic, cursor=begin.next, text="7")
+        one = await desk("messages.tail_messages", topic=topic, cursor=begin.next, text="7")
         assert [each.preview for each in one.items] == ["7"]
 
         following = follow(desk.cluster, topic, interval=0.01)
@@ -281,7 +288,7 @@ async def test_groups_resending_and_traces_of_one_message(  # noqa: PLR0915  one
         sent = await producer.send(message)
         await until(lambda: got == [b"hello"])
         at: dict[str, Any] = {"topic": topic, "message_id": sent.message_id}
-        await desk.soon("detail.view_message", **at)
+        await desk.soon("messages.view_message", **at)
         await all_.commit()
         await reds.commit()
         names = ["resetOffsetByTime", "-g", "late", "-t", topic, "-s", "0", "--yes"]
@@ -290,7 +297,7 @@ async def test_groups_resending_and_traces_of_one_message(  # noqa: PLR0915  one
 
         async with asyncio.timeout(PATIENCE):
             while True:
-                page = await desk("consumption.message_groups", **at)
+                page = await desk("messages.message_groups", **at)
                 states = {each.group: each.state for each in page.items}
                 if states.get("reds") is GroupState.FILTERED and len(states) == 3:
                     break
@@ -301,22 +308,22 @@ async def test_groups_resending_and_traces_of_one_message(  # noqa: PLR0915  one
         assert "filter red does not match" in by_group["reds"].reason
         assert (by_group["late"].online, by_group["all"].online) == (False, True)
         assert by_group["all"].clients == [all_.client_id]
-        few = await desk("consumption.message_groups", **at, search="re", size=1)
+        few = await desk("messages.message_groups", **at, search="re", size=1)
         assert ([each.group for each in few.items], few.total) == (["reds"], 1)
 
-        done = await desk("resending.consume_message", **at, group="all")
+        done = await desk("messages.consume_message", **at, group="all")
         assert (done.succeeded, done.client_id) == (True, all_.client_id)
         assert got == [b"hello"] * 2
         with pytest.raises(Conflict, match="start one"):
-            await desk("resending.consume_message", **at, group="late")
+            await desk("messages.consume_message", **at, group="late")
         with pytest.raises(BadInput, match="client_id"):
-            await desk("resending.consume_message", **at, group="all", client_id="nobody")
+            await desk("messages.consume_message", **at, group="all", client_id="nobody")
 
         changes = CopyChanges(body="edited", tags="red", properties={"c": "d"})
-        send_copy: dict[str, Any] = {"name": "resending.send_copy", **at, "changes": changes}
+        send_copy: dict[str, Any] = {"name": "messages.send_copy", **at, "changes": changes}
         copy = await desk(**send_copy)
         await until(lambda: got[2:] == [b"edited"])
-        seen = await desk.soon("detail.view_message", topic=topic, message_id=copy.message_id)
+        seen = await desk.soon("messages.view_message", topic=topic, message_id=copy.message_id)
         assert (seen.row.tags, seen.row.keys, seen.body.text) == ("red", ["k1"], "edited")
         assert seen.properties["c"] == "d"
         assert seen.properties["REPLAYED_FROM"] == f"{topic}/broker-a/0@0"
@@ -352,7 +359,7 @@ async def test_groups_resending_and_traces_of_one_message(  # noqa: PLR0915  one
         listed = await desk("traces.find_traces", key="k1", trace_topic=traces)
         assert [each.message_id for each in listed.items][-1:] == [sent.message_id]
         untraced = await send(cluster.name_server, topic, [Message(topic, b"quiet")])
-        await desk.soon("detail.view_message", topic=topic, message_id=untraced[0])
+        await desk.soon("messages.view_message", topic=topic, message_id=untraced[0])
         quiet = await desk(
             "traces.view_trace", message_id=untraced[0], topic=topic, trace_topic=traces
         )

@@ -64,6 +64,37 @@ class QueueReach:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRange:
+    """The messages that a queue has."""
+
+    broker: str
+    queue_id: int
+    low: int
+    """The offset of its first message."""
+    high: int
+    """The offset of the message that is stored next."""
+    updated_ms: int | None
+    """When the last one was stored; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueList:
+    """The queues of a topic."""
+
+    topic: str
+    queues: list[QueueRange]
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePlace:
+    """The topic of a message."""
+
+    topic: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageList:
     """Some of the messages that match, and how far the search got."""
 
