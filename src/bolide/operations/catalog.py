@@ -14,6 +14,16 @@ import bolide.operations.topic_changes
 import bolide.operations.topic_detail
 import bolide.operations.topic_updates
 import bolide.operations.topics
+import bolide.operations.messages.consumption
+import bolide.operations.messages.detail
+import bolide.operations.messages.downloads
+import bolide.operations.messages.lookup
+import bolide.operations.messages.places
+import bolide.operations.messages.resending
+import bolide.operations.messages.search
+import bolide.operations.messages.tail
+import bolide.operations.sending
+import bolide.operations.traces
 from bolide.operations.declaration import OPERATIONS
 
 __all__ = ["OPERATIONS"]
