@@ -7,13 +7,6 @@ import bolide.operations.consumer_members
 import bolide.operations.consumer_settings
 import bolide.operations.consumers
 import bolide.operations.dashboard
-import bolide.operations.offsets
-import bolide.operations.producers
-import bolide.operations.sending
-import bolide.operations.topic_changes
-import bolide.operations.topic_detail
-import bolide.operations.topic_updates
-import bolide.operations.topics
 import bolide.operations.messages.consumption
 import bolide.operations.messages.detail
 import bolide.operations.messages.downloads
@@ -22,7 +15,13 @@ import bolide.operations.messages.places
 import bolide.operations.messages.resending
 import bolide.operations.messages.search
 import bolide.operations.messages.tail
+import bolide.operations.offsets
+import bolide.operations.producers
 import bolide.operations.sending
+import bolide.operations.topic_changes
+import bolide.operations.topic_detail
+import bolide.operations.topic_updates
+import bolide.operations.topics
 import bolide.operations.traces
 from bolide.operations.declaration import OPERATIONS
 
