@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bolide.model.message import Message, StoredMessage
 from bolide.model.names import retry_topic
-from bolide.model.properties import CAUSE_PROPERTIES, REPLAYED_FROM, PropertyName
+from bolide.model.properties import CAUSE_PROPERTIES, REPLAYED_FROM, RESERVED_NAMES, PropertyName
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.pop_info import normal_topic
 
@@ -73,7 +73,7 @@ class Selection:
     reason: str | None = None
     """Only those whose reason contains this, in capital letters or not."""
     text: str | None = None
-    """Only those whose body or properties contain this, in capital letters or not."""
+    """Only those whose body, keys or properties of the user contain this, in capitals or not."""
     positions: frozenset[str] | None = None
     """Only those at one of these positions (`DeadLetter.position`)."""
 
@@ -93,7 +93,11 @@ class Selection:
         if self.text is None:
             return True
         wanted = self.text.lower()
-        values = (value.lower() for value in message.properties.values())
+        values = (
+            value.lower()
+            for name, value in message.properties.items()
+            if name == PropertyName.KEYS or name not in RESERVED_NAMES  # ids match by accident
+        )
         body = message.body.decode(errors="replace").lower()
         return wanted in body or any(wanted in value for value in values)
 

@@ -337,8 +337,8 @@ class DeadLetters:
             on_scanned: called with the number of messages read.
             limit: end when this many have been sent, or would be.
             on_cut: called if another one would be sent without the limit.
-            known_copies: offset message ids of copies by the position of the dead letter and the
-                topic: those that the index may not have yet.
+            known_copies: offset message ids of copies, by that of the dead letter and the topic:
+                copies that the index may not have yet.
 
         Raises:
             NoTarget: the topic `to` is one of the brokers or of one group.
@@ -360,7 +360,7 @@ class DeadLetters:
             for letter, message in batch:
                 target = targets[letter.position]
                 obstacle = checks[letter, target]
-                if known := known_copies.get((letter.position, target or "")):
+                if known := known_copies.get((letter.offset_message_id, target or "")):
                     obstacle = Redriven(letter, Outcome.SENT_BEFORE, target, known)
                 if obstacle is not None:
                     yield obstacle
