@@ -192,6 +192,8 @@ class Jobs:
             job.task.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(job.task)
+        if job.is_running:  # it was cancelled before its first step
+            self._end(job, JobState.CANCELLED)
 
     async def close(self) -> None:
         """Cancel all jobs: the process ends."""
