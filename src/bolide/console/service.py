@@ -19,7 +19,11 @@ from bolide.operations.cluster import Cluster, Identity
 from bolide.operations.declaration import Operation
 from bolide.operations.door import Caller, Door
 from bolide.operations.errors import OperationError
+<<<<<<< HEAD
 from bolide.operations.history import History
+=======
+from bolide.operations.jobs import JOBS
+>>>>>>> c-held
 from bolide.private_files import make_directory
 
 P = ParamSpec("P")
@@ -86,6 +90,7 @@ class Console:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await JOBS.close()
         for identity, cluster in self._clusters.items():
             if identity != self.settings.identity:
                 await cluster.admin.__aexit__(None, None, None)

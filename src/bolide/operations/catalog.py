@@ -7,6 +7,8 @@ import bolide.operations.consumer_members
 import bolide.operations.consumer_settings
 import bolide.operations.consumers
 import bolide.operations.dashboard
+import bolide.operations.dead_letters
+import bolide.operations.jobs
 import bolide.operations.messages.consumption
 import bolide.operations.messages.detail
 import bolide.operations.messages.downloads
@@ -16,13 +18,17 @@ import bolide.operations.messages.resending
 import bolide.operations.messages.search
 import bolide.operations.messages.tail
 import bolide.operations.offsets
+import bolide.operations.parked
 import bolide.operations.producers
+import bolide.operations.redrives
 import bolide.operations.sending
+import bolide.operations.timers
 import bolide.operations.topic_changes
 import bolide.operations.topic_detail
 import bolide.operations.topic_updates
 import bolide.operations.topics
 import bolide.operations.traces
+import bolide.operations.transactions
 from bolide.operations.declaration import OPERATIONS
 
 __all__ = ["OPERATIONS"]
