@@ -13,12 +13,13 @@ from bolide import Message
 from bolide.arrow.cluster import Connection, ask
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
+from bolide.protocol.bodies.pipelines import Progress, RunState, State
 from bolide.spark.pipelines import runner
 from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
 from bolide.spark.pipelines.declared import read_pipeline
 from bolide.spark.pipelines.definition import StepFailed
 from bolide.spark.pipelines.errors import AlreadyRunning, RunFailed
-from bolide.spark.pipelines.monitoring.status_topic import Progress, RunState, State, StatusTopic
+from bolide.spark.pipelines.monitoring.status_topic import StatusTopic
 from bolide.spark.pipelines.runner import RunControls, explain, refuse_second_run
 from tests.support.cluster_process import ClusterProcess
 from tests.support.commands import run
