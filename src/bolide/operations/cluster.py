@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bolide.admin import AdminClient
+from bolide.operations.history.history import History
 from bolide.remoting.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Cluster:
     tls: ClientTls | None = None
     own_audit: "AuditSource | None" = None
     """What was done through the console, its API and MCP; None if that is not recorded."""
+    history: History | None = None
+    """Shared by all identities; None if nothing samples. See `operations.visibility`."""
     _shared: dict[str, tuple[float, asyncio.Future[Any]]] = field(default_factory=dict)
 
     async def shared(self, key: str, fetch: Callable[[], Awaitable[T]], *, seconds: float) -> T:
