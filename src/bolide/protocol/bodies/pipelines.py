@@ -92,6 +92,8 @@ class Report(
     pid: int = 0
     spark: str = ""
     """Version of Spark."""
+    group: str = ""
+    """Consumer group that gets the position."""
     started: int = 0
     """Start of the run, in ms since 1970."""
     interval: float = 0.0
@@ -139,6 +141,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     host: str
     pid: int
     spark: str
+    group: str
     started: int
     seen: int
     """Store time of the newest report, in ms since 1970."""
@@ -201,6 +204,7 @@ def state_of(newest: StoredReport, now: int) -> RunState:
         host=report.host,
         pid=report.pid,
         spark=report.spark,
+        group=report.group,
         started=report.started,
         seen=newest.stored,
         interval=report.interval,

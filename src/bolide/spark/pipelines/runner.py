@@ -195,6 +195,7 @@ class _Run:
             interval=interval,
             kind=work.kind,
             spark=version("pyspark"),
+            group=work.group if isinstance(work, Pipeline) and work.source.is_rocketmq else "",
         )
         channel = StatusTopic(self._connection) if self._controls.report else NoChannel()
         return Reporter(channel, description, stop=self._stop, on_tick=self._record_position)

@@ -70,23 +70,20 @@ class NoChannel:
         return []
 
 
-def new_run(
-    pipeline: str, text: str, *, once: bool, interval: float, kind: str = "", spark: str = ""
-) -> Report:
-    """The description of a run that every report repeats."""
+def new_run(pipeline: str, text: str, *, once: bool, interval: float, **facts: str) -> Report:
+    """The description of a run that every report repeats; `facts` are more members of it."""
     return Report(
         version=VERSION,
         state=State.STARTING,
         pipeline=pipeline,
         run=uuid.uuid4().hex[:12],
-        kind=kind,
         text=text,
-        spark=spark,
         once=once,
         host=socket.gethostname(),
         pid=os.getpid(),
         started=int(time.time() * 1000),
         interval=interval,
+        **facts,  # type: ignore[arg-type]  # names of members that are texts
     )
 
 
