@@ -1,5 +1,8 @@
 """Users, policies, accounts and the tester, at brokers of ours in this process."""
 
+import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,8 +11,10 @@ from typing import Any
 import pytest
 
 from bolide.admin import AdminClient
+from bolide.arrow.cluster import Connection
 from bolide.auth.policies.model import UserStatus, UserType
 from bolide.broker.server import Broker
+from bolide.model.names import PIPELINE_TOPIC
 from bolide.namesrv.server import NameServer
 from bolide.operations import access_brokers
 from bolide.operations.access_brokers import AccessKind, access_overview
@@ -37,6 +42,7 @@ from bolide.operations.errors import (
     NotSupported,
     RoleTooLow,
 )
+from bolide.operations.pipelines import list_pipelines
 from bolide.operations.plain_accounts import (
     delete_account,
     get_account,
@@ -46,9 +52,12 @@ from bolide.operations.plain_accounts import (
     put_account_effect,
     put_white_list,
 )
+from bolide.protocol.bodies.pipelines import Progress
 from bolide.protocol.refusals import NoPermission, RequestCodeNotSupported
+from bolide.spark.pipelines.monitoring.reporter import Reporter, new_run
+from bolide.spark.pipelines.monitoring.status_topic import StatusTopic
 from tests.support.access import FIRST_USER, INNER, ROOT, ROOT_PASSWORD
-from tests.support.aio import on_loop
+from tests.support.aio import PATIENCE, on_loop
 from tests.support.broker import configs_in
 from tests.support.name_servers import config_in
 
@@ -70,6 +79,12 @@ accounts:
   groupPerms: [readers=SUB]
 """
 ADMIN = Caller(name="ada", role=Role.ADMIN, source="api")
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at changed files of users without delay."""
+    monkeypatch.setattr("bolide.auth.policies.metadata.CHECK_INTERVAL", 0.02)
 
 
 class Console:
@@ -288,6 +303,55 @@ async def test_changes_of_access_need_an_admin_and_a_confirmation(tmp_path: Path
             stranger = Cluster(admin=nobody, name_servers=shown.cluster.name_servers)
             with pytest.raises(NoPermission):
                 await list_users.function(stranger)
+
+
+@on_loop
+async def test_a_pipeline_that_may_not_report_goes_on_and_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with console(tmp_path, ACCESS, ROOT, ROOT_PASSWORD) as shown:
+        made = await shown.run(create_user, username="pipe")
+
+        def report() -> None:
+            connection = Connection(
+                name_server=shown.cluster.name_servers, access_key="pipe", secret_key=made.password
+            )
+            run = new_run("orders", "a to b", once=True, interval=0.02)
+            with Reporter(StatusTopic(connection), run, stop=threading.Event()) as reporter:
+                for rows in range(5):
+                    time.sleep(0.03)
+                    reporter.record_progress(Progress(rows=rows))
+
+        await known_to_name_server(shown, "pipe", made.password)
+        await asyncio.to_thread(report)
+        assert (await list_pipelines.function(shown.cluster)).total == 0
+        warnings = [each.getMessage() for each in caplog.records if "pipeline" in each.name]
+        assert len(warnings) == 1
+        assert warnings[0].startswith("cannot publish the state of the pipeline, which continues")
+
+        allowed = {"username": "pipe", "resource": f"Topic:{PIPELINE_TOPIC}"}
+        await shown.run(put_policy, actions=["Pub"], **allowed)
+        await known_to_name_server(shown, "pipe", made.password, PIPELINE_TOPIC)
+        await asyncio.to_thread(report)
+        assert (await list_pipelines.function(shown.cluster)).total == 1
+
+
+async def known_to_name_server(shown: Console, name: str, secret: str, topic: str = "") -> None:
+    """Wait until it has read a user, and that the user may send, from the files of the broker."""
+    address = shown.cluster.name_servers
+    async with (
+        AdminClient(address, access_key=name, secret_key=secret) as admin,
+        asyncio.timeout(PATIENCE),
+    ):
+        while True:
+            try:
+                await admin.permissions.who_am_i(address)
+                told = await admin.permissions.can_i(address, f"Topic:{topic or 'T'}", "Pub")
+                if told.allowed or not topic:
+                    return
+            except NoPermission:
+                pass
+            await asyncio.sleep(0.01)
 
 
 @on_loop
