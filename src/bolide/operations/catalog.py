@@ -21,6 +21,12 @@ import bolide.operations.offsets
 import bolide.operations.parked
 import bolide.operations.producers
 import bolide.operations.redrives
+import bolide.operations.access_brokers
+import bolide.operations.access_check
+import bolide.operations.access_control
+import bolide.operations.audit
+import bolide.operations.pipelines
+import bolide.operations.plain_accounts
 import bolide.operations.sending
 import bolide.operations.timers
 import bolide.operations.topic_changes
