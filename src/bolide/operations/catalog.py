@@ -2,6 +2,10 @@
 
 # ruff: noqa: F401  one line for each module, which declares its operations
 
+import bolide.operations.access_brokers
+import bolide.operations.access_check
+import bolide.operations.access_control
+import bolide.operations.audit
 import bolide.operations.consumer_deletion
 import bolide.operations.consumer_members
 import bolide.operations.consumer_settings
@@ -19,14 +23,10 @@ import bolide.operations.messages.search
 import bolide.operations.messages.tail
 import bolide.operations.offsets
 import bolide.operations.parked
-import bolide.operations.producers
-import bolide.operations.redrives
-import bolide.operations.access_brokers
-import bolide.operations.access_check
-import bolide.operations.access_control
-import bolide.operations.audit
 import bolide.operations.pipelines
 import bolide.operations.plain_accounts
+import bolide.operations.producers
+import bolide.operations.redrives
 import bolide.operations.sending
 import bolide.operations.timers
 import bolide.operations.topic_changes
