@@ -4,10 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bolide.admin import AdminClient
+from bolide.operations.history.history import History
 from bolide.remoting.tls import ClientTls
+
+if TYPE_CHECKING:
+    from bolide.operations.audit_store import AuditSource
 
 T = TypeVar("T")
 
@@ -29,6 +33,10 @@ class Cluster:
     """As given: host:port;host:port."""
     identity: Identity = field(default_factory=Identity)
     tls: ClientTls | None = None
+    own_audit: "AuditSource | None" = None
+    """What was done through the console, its API and MCP; None if that is not recorded."""
+    history: History | None = None
+    """Shared by all identities; None if nothing samples. See `operations.visibility`."""
     _shared: dict[str, tuple[float, asyncio.Future[Any]]] = field(default_factory=dict)
 
     async def shared(self, key: str, fetch: Callable[[], Awaitable[T]], *, seconds: float) -> T:

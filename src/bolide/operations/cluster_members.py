@@ -4,6 +4,7 @@ A broker that stops in order unregisters, so that NameServers no longer speak of
 remembers the brokers that this process has seen, and lists those that are missing as stopped.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,8 @@ from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo
 from bolide.remoting.errors import RemotingError
 
 _FRESH = 2.0
+_PATIENCE, _SHORT_PATIENCE = 3.0, 0.7
+"""Seconds to wait for a broker, and for one that did not answer the last time."""
 _REMEMBERED = 24 * 3600.0
 _MAX_REMEMBERED = 1000
 _SIZE = re.compile(r"([\d.]+) ?([KMGTPE]?)i?B")
@@ -213,6 +216,10 @@ _seen: dict[str, _Seen] = {}
 """By NameServers: whoever asks, the brokers are the same."""
 
 
+_silent: set[str] = set()
+"""Addresses of brokers that did not answer the last time."""
+
+
 def _seen_by(cluster: Cluster) -> _Seen:
     return _seen.setdefault(cluster.name_servers, {})
 
@@ -254,24 +261,28 @@ async def _members(cluster: Cluster, now: Callable[[], float] = time.time) -> Me
     places = list(_places(info))
     failures: list[Failure] = []
 
-    async def ask(place: BrokerMember) -> tuple[BrokerMember, Mapping[str, str]]:
+    async def ask(place: BrokerMember) -> BrokerMember:
+        seconds = _SHORT_PATIENCE if place.address in _silent else _PATIENCE
         try:
-            figures = await cluster.admin.brokers.runtime(place.address)
-        except RemotingError as error:
+            async with asyncio.timeout(seconds):
+                figures = await cluster.admin.brokers.runtime(place.address)
+        except (RemotingError, TimeoutError) as error:
+            _silent.add(place.address)
+            is_late = isinstance(error, TimeoutError)
+            reason = f"no answer within {seconds:g} s" if is_late else reason_of(error)
+            failures.append(Failure(server=place.address, reason=reason))
             known = _seen_by(cluster).get((place.name, place.address))
             last_seen = known.last_seen if known else None
-            failures.append(failure_of(place.address, error))
-            silent = replace(
-                place, state=MemberState.SILENT, reason=reason_of(error), last_seen=last_seen
-            )
-            return silent, {}
+            return replace(place, state=MemberState.SILENT, reason=reason, last_seen=last_seen)
         except BolideError as error:  # it answers, and refuses
+            _silent.discard(place.address)
             failures.append(failure_of(place.address, error))
-            return replace(place, reason=reason_of(error), last_seen=now()), {}
-        return replace(_with_figures(place, figures), last_seen=now()), figures
+            return replace(place, reason=reason_of(error), last_seen=now())
+        _silent.discard(place.address)
+        return replace(_with_figures(place, figures), last_seen=now())
 
     answers = await gather_by_key(places, ask)
-    present = _with_lags([member for member, _ in answers.values()])
+    present = _with_lags([*answers.values()])
     present = await _with_permissions(cluster, present)
     present = await _with_replicas(cluster, present)
     gone = _stopped(_seen_by(cluster), present, now())

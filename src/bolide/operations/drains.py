@@ -39,7 +39,7 @@ class DrainState(StrEnum):
     """How far a drain is."""
 
     NONE = "none"
-    """This process has begun none."""
+    """This process has begun none, or has undone it."""
     DRAINING = "draining"
     """Something is open."""
     UNKNOWN = "unknown"
@@ -88,9 +88,9 @@ class DrainProgress:
     broker_name: str
     state: DrainState
     address: str
-    is_safe: bool
-    """Nothing is open, and everything is known."""
-    open: list[OpenItem]
+    is_safe: bool | None = None
+    """Nothing is open, and everything is known; None before the first look."""
+    open: list[OpenItem] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """What the broker does not tell of itself; there may be something open in it."""
     remarks: list[str] = field(default_factory=list)
@@ -135,21 +135,28 @@ async def _state(cluster: Cluster, *, broker_name: str) -> dict[str, object]:
 
 
 @read("/cluster/groups/{broker_name}/drain")
-async def show_drain(
-    cluster: Cluster, *, broker_name: str, ignored_groups: list[str] | None = None
-) -> DrainProgress:
-    """Show how far the drain of a broker is, or what one would have to wait for.
+async def show_drain(cluster: Cluster, *, broker_name: str) -> DrainProgress:
+    """Show how far the drain of a broker is that this process began; asks no server.
 
-    Without a drain it looks once, changes nothing, and takes nobody to write if nobody has since
-    the look began. `ignored_groups` need not consume the rest; a drain has its own.
+    `look_at_open_work` tells what a broker has to do that is not drained.
     """
     found = _drains.get((cluster.name_servers, broker_name))
-    if found is not None and not found.is_over:
-        return found.progress
-    if found is not None and found.progress.state is not DrainState.NONE and found.is_recent:
-        return found.progress
+    if found is None or (found.is_over and not found.is_recent):
+        return DrainProgress(broker_name=broker_name, state=DrainState.NONE, address="")
+    return found.progress
+
+
+@read("/cluster/groups/{broker_name}/open-work")
+async def look_at_open_work(
+    cluster: Cluster, *, broker_name: str, ignored_groups: list[str] | None = None
+) -> DrainProgress:
+    """Look once at what a drain of a broker would have to wait for; changes nothing.
+
+    It asks the broker for each of its topics. Whether producers write is not known of one look.
+    `ignored_groups` need not consume the rest.
+    """
     ignored = _groups(ignored_groups)
-    key = f"cluster/drain/{broker_name}/{','.join(sorted(ignored))}"
+    key = f"cluster/open-work/{broker_name}/{','.join(sorted(ignored))}"
     return await cluster.shared(key, lambda: _look(cluster, broker_name, ignored), seconds=_PAUSE)
 
 
@@ -258,8 +265,6 @@ class _Drain:
             broker_name=plan.broker_name,
             state=DrainState.DRAINING,
             address=plan.address,
-            is_safe=False,
-            open=[],
             began=time.time(),
             ignored_groups=sorted(ignored),
         )

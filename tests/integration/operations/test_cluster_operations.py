@@ -294,11 +294,14 @@ async def _check_drain(scene: Stage) -> None:
         undone = await scene.run(drains.undo_drain, broker_name="alone")
         assert undone.failures == []
         assert (await scene.brokers())[alone].takes_messages is True
-        looked = await scene.run(drains.show_drain, broker_name="alone")
-        assert (looked.state, looked.began) == (DrainState.NONE, None)
+        over = await scene.run(drains.show_drain, broker_name="alone")
+        assert (over.state, over.is_safe, over.looked) == (DrainState.NONE, None, None)
+        await producer.send(Message("Orders", b"again"))
+        looked = await scene.run(drains.look_at_open_work, broker_name="alone")
+        assert (looked.state, looked.began, looked.open) == (DrainState.NONE, None, [])
+        assert looked.looked is not None
         with pytest.raises(NotFound, match="no broker nobody"):
             await scene.run(drains.start_drain, broker_name="nobody")
-        await producer.send(Message("Orders", b"again"))
 
 
 async def _check_election(scene: Stage) -> None:

@@ -1,0 +1,27 @@
+"""What the cluster did lately: figures that a collector samples, kept in an SQLite file.
+
+Lists of topics and groups sort by these figures and show trends without asking the brokers.
+`figures` has the values, `collector` asks the cluster, `store` keeps and thins out.
+"""
+
+from bolide.operations.history.figures import (
+    BrokerFigures,
+    GroupFigures,
+    Measure,
+    Point,
+    Range,
+    Series,
+    TopicFigures,
+)
+from bolide.operations.history.history import History
+
+__all__ = [
+    "BrokerFigures",
+    "GroupFigures",
+    "History",
+    "Measure",
+    "Point",
+    "Range",
+    "Series",
+    "TopicFigures",
+]

@@ -1,0 +1,130 @@
+"""The values that the history keeps. None is a figure that nobody told."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFigures:
+    """What is known of a topic since it was last asked about."""
+
+    sampled: float
+    """When, in seconds since 1970; the figures of a large cluster are minutes old."""
+    rate_in: float | None = None
+    """Messages per second since the sample before; None after the first one, if a broker did not
+    answer, or if offsets went back, as in a topic that was deleted and created again."""
+    messages: int | None = None
+    """Messages stored now, in all queues of all brokers."""
+    end: int | None = None
+    """The sum of the end offsets: messages ever stored."""
+    last_write_ms: int | None = None
+    """When the newest message was stored; None if none is stored."""
+    bytes: int | None = None
+    """None unless the brokers tell it; RocketMQ's do not."""
+    is_whole: bool = True
+    """Whether all brokers of the topic answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFigures:
+    """What is known of a consumer group since it was last asked about."""
+
+    sampled: float
+    """When, in seconds since 1970; the figures of a large cluster are minutes old."""
+    lag: int | None = None
+    """Messages not consumed, in all topics; without those in its retry topics."""
+    delay: float | None = None
+    """Age in seconds of the oldest message that it has not consumed; 0 without lag."""
+    rate_out: float | None = None
+    """Messages consumed per second since the sample before."""
+    dead_letters: int | None = None
+    """Messages stored in its topic of dead letters; 0 if there is no such topic."""
+    members: int | None = None
+    """Connected consumers."""
+    topics: tuple[str, ...] = ()
+    """Topics in which it has offsets, without its retry topics."""
+    is_whole: bool = True
+    """Whether all brokers answered; otherwise the lag is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFigures:
+    """What one broker, master or slave, told in the last seconds."""
+
+    name: str
+    broker_id: int
+    address: str
+    cluster: str
+    sampled: float
+    """When it was asked last, in seconds since 1970."""
+    is_up: bool
+    reason: str = ""
+    """Why it is not up."""
+    rate_in: float | None = None
+    """Messages stored per second; None for slaves, which only copy."""
+    rate_out: float | None = None
+    """Messages delivered to consumers per second."""
+    disk: float | None = None
+    """Part of the disk of the commit log that is in use, 0 to 1."""
+    clients: int | None = None
+    """Connected producers and consumers; None if the broker does not tell."""
+    version: str = ""
+
+
+class Measure(StrEnum):
+    """What a series is of."""
+
+    RATE_IN = "rate_in"
+    """Messages stored per second, by broker; of the cluster without a name."""
+    RATE_OUT = "rate_out"
+    """Messages delivered per second, by broker; of the cluster without a name."""
+    DISK = "disk"
+    """Part of the disk in use, by broker."""
+    CLIENTS = "clients"
+    """Connected clients, by broker; of the cluster without a name."""
+    BACKLOG = "backlog"
+    """Lag of all groups."""
+    DEAD_LETTERS = "dead_letters"
+    """Dead letters of all groups."""
+    TOPIC_RATE_IN = "topic_rate_in"
+    GROUP_RATE_OUT = "group_rate_out"
+    GROUP_LAG = "group_lag"
+    GROUP_DELAY = "group_delay"
+    """Age in seconds of the oldest message that is not consumed."""
+    GROUP_DEAD_LETTERS = "group_dead_letters"
+
+
+class Range(StrEnum):
+    """How far a series goes back."""
+
+    QUARTER = "15m"
+    HOUR = "1h"
+    SIX_HOURS = "6h"
+    DAY = "24h"
+    WEEK = "7d"
+
+    @property
+    def seconds(self) -> int:
+        return {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400, "7d": 604_800}[self.value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """The mean over one step."""
+
+    time_ms: int
+    """Beginning of the step."""
+    value: float | None
+    """None where nothing was sampled: a gap, not 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Values over time, oldest first, one per step."""
+
+    measure: Measure
+    name: str
+    """Of the broker, topic or group; empty for the cluster."""
+    step: float
+    """Seconds between two points."""
+    points: list[Point] = field(default_factory=list)
