@@ -43,7 +43,7 @@ async def _check_members(cluster: Cluster, address: str, release: str) -> None:
         return found
 
     found = await member()
-    while found.up_since is None:  # it has no figures in its first second
+    while found.up_since_ms is None:  # it has no figures in its first second
         found = await member()
     assert (found.address, found.role, found.state) == (
         address, MemberRole.MASTER, MemberState.UP,
@@ -129,4 +129,4 @@ async def _look_again(name_server: str, address: str) -> None:
         (found,) = (await cluster_members.list_brokers.function(cluster)).brokers
     assert found.address == address
     assert found.state in {MemberState.STOPPED, MemberState.SILENT}
-    assert found.last_seen is not None
+    assert found.last_seen_ms is not None

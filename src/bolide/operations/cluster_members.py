@@ -24,7 +24,7 @@ from bolide.remoting.errors import RemotingError
 _FRESH = 2.0
 _PATIENCE, _SHORT_PATIENCE = 3.0, 0.7
 """Seconds to wait for a broker, and for one that did not answer the last time."""
-_REMEMBERED = 24 * 3600.0
+_REMEMBERED_MS = 24 * 3600 * 1000
 _MAX_REMEMBERED = 1000
 _SIZE = re.compile(r"([\d.]+) ?([KMGTPE]?)i?B")
 _POWERS = {unit: power for power, unit in enumerate(" KMGTPE")}
@@ -70,15 +70,15 @@ class BrokerMember:
     state: MemberState
     reason: str = ""
     """Why it does not answer, or what it refused to tell."""
-    last_seen: float | None = None
-    """Seconds since 1970 at which it last answered this process."""
+    last_seen_ms: int | None = None
+    """When it last answered this process, in milliseconds since 1970."""
     product: Product | None = None
     version: str | None = None
     """Of its product, such as 0.1.0 or V5_5_0."""
     protocol_version: str | None = None
     """The version of RocketMQ that it is, or speaks as."""
-    up_since: float | None = None
-    """Seconds since 1970."""
+    up_since_ms: int | None = None
+    """Milliseconds since 1970."""
     in_rate: float | None = None
     """Messages per second from producers, over the last 10 seconds."""
     out_rate: float | None = None
@@ -98,8 +98,8 @@ class BrokerMember:
     """Slaves that are connected to it, for masters with slaves."""
     takes_messages: bool | None = None
     """Whether routes send producers to it; False while it is drained. None for slaves."""
-    oldest_message: float | None = None
-    """Seconds since 1970."""
+    oldest_message_ms: int | None = None
+    """Milliseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,13 +224,15 @@ def _seen_by(cluster: Cluster) -> _Seen:
     return _seen.setdefault(cluster.name_servers, {})
 
 
-def _stopped(seen: _Seen, present: Iterable[BrokerMember], now: float) -> list[BrokerMember]:
+def _stopped(seen: _Seen, present: Iterable[BrokerMember], now_ms: int) -> list[BrokerMember]:
     """Remember who is present, and return who no longer is."""
     here = {(each.name, each.address): each for each in present}
     for key, each in here.items():
         if each.state is MemberState.UP:
             seen[key] = each
-    for key in [key for key, each in seen.items() if now - (each.last_seen or 0) > _REMEMBERED]:
+    for key in [
+        key for key, each in seen.items() if now_ms - (each.last_seen_ms or 0) > _REMEMBERED_MS
+    ]:
         del seen[key]
     while len(seen) > _MAX_REMEMBERED:
         del seen[next(iter(seen))]
@@ -243,7 +245,7 @@ def _stopped(seen: _Seen, present: Iterable[BrokerMember], now: float) -> list[B
             address=each.address,
             role=each.role,
             state=MemberState.STOPPED,
-            last_seen=each.last_seen,
+            last_seen_ms=each.last_seen_ms,
             product=each.product,
             version=each.version,
             protocol_version=each.protocol_version,
@@ -272,20 +274,22 @@ async def _members(cluster: Cluster, now: Callable[[], float] = time.time) -> Me
             reason = f"no answer within {seconds:g} s" if is_late else reason_of(error)
             failures.append(Failure(server=place.address, reason=reason))
             known = _seen_by(cluster).get((place.name, place.address))
-            last_seen = known.last_seen if known else None
-            return replace(place, state=MemberState.SILENT, reason=reason, last_seen=last_seen)
+            last_seen_ms = known.last_seen_ms if known else None
+            return replace(
+                place, state=MemberState.SILENT, reason=reason, last_seen_ms=last_seen_ms
+            )
         except BolideError as error:  # it answers, and refuses
             _silent.discard(place.address)
             failures.append(failure_of(place.address, error))
-            return replace(place, reason=reason_of(error), last_seen=now())
+            return replace(place, reason=reason_of(error), last_seen_ms=int(now() * 1000))
         _silent.discard(place.address)
-        return replace(_with_figures(place, figures), last_seen=now())
+        return replace(_with_figures(place, figures), last_seen_ms=int(now() * 1000))
 
     answers = await gather_by_key(places, ask)
     present = _with_lags([*answers.values()])
     present = await _with_permissions(cluster, present)
     present = await _with_replicas(cluster, present)
-    gone = _stopped(_seen_by(cluster), present, now())
+    gone = _stopped(_seen_by(cluster), present, int(now() * 1000))
     return Members(
         brokers=sorted([*present, *gone], key=lambda each: (each.cluster, each.name, each.id)),
         clusters=sorted({*info.cluster_addr_table, *(each.cluster for each in gone)}),
@@ -327,7 +331,7 @@ def _with_figures(place: BrokerMember, figures: Mapping[str, str]) -> BrokerMemb
         product=Product.BOLIDE if own else Product.ROCKETMQ,
         version=own or announced,
         protocol_version=announced,
-        up_since=_moment(figures.get("bootTimestamp")),
+        up_since_ms=_moment(figures.get("bootTimestamp")),
         in_rate=_first(_rates(figures, "putTps")),
         out_rate=_first(_rates(figures, "getTransferredTps", "getTransferedTps")),
         in_today=_today(figures, "Put"),
@@ -336,7 +340,7 @@ def _with_figures(place: BrokerMember, figures: Mapping[str, str]) -> BrokerMemb
         disk_total=total,
         disk_free=free,
         log_end=_whole(figures.get("commitLogMaxOffset")),
-        oldest_message=_moment(figures.get("earliestMessageTimeStamp")),
+        oldest_message_ms=_moment(figures.get("earliestMessageTimeStamp")),
     )
 
 
@@ -420,10 +424,10 @@ def _whole(text: str | None) -> int | None:
         return None
 
 
-def _moment(text: str | None) -> float | None:
-    """Seconds since 1970; brokers say 0 or less, or the largest number, for none."""
+def _moment(text: str | None) -> int | None:
+    """Milliseconds since 1970; brokers say 0 or less, or the largest number, for none."""
     found = _whole(text)
-    return found / 1000 if found is not None and 0 < found < 2**53 else None
+    return found if found is not None and 0 < found < 2**53 else None
 
 
 def _today(figures: Mapping[str, str], kind: str) -> int | None:

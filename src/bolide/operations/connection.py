@@ -158,7 +158,7 @@ def vip_address(address: str) -> str:
 def _choice(cluster: Cluster) -> ConnectionChoice:
     if _owners:
         return _owners[0].choice
-    return ConnectionChoice(use_tls=cluster.tls is not None, vip_channel=False)
+    return ConnectionChoice(use_tls=cluster.tls is not None, vip_channel=cluster.vip_channel)
 
 
 def _owner() -> ConnectionOwner:

@@ -94,10 +94,10 @@ class DrainProgress:
     unknown: list[str] = field(default_factory=list)
     """What the broker does not tell of itself; there may be something open in it."""
     remarks: list[str] = field(default_factory=list)
-    began: float | None = None
-    """Seconds since 1970."""
-    looked: float | None = None
-    """Seconds since 1970 of the last round; None before the first."""
+    began_ms: int | None = None
+    """Milliseconds since 1970."""
+    looked_ms: int | None = None
+    """Of the last round, in milliseconds since 1970; None before the first."""
     ignored_groups: list[str] = field(default_factory=list)
     reason: str = ""
     """Why the rounds have ended."""
@@ -242,7 +242,7 @@ async def _look(cluster: Cluster, broker_name: str, ignored: frozenset[str]) -> 
     watch = cluster.admin.drain.watch(plan, settle=0, ignored_groups=ignored)
     found = await watch.round()
     return replace(
-        _progress(found, DrainState.NONE), looked=time.time(), ignored_groups=sorted(ignored)
+        _progress(found, DrainState.NONE), looked_ms=_now_ms(), ignored_groups=sorted(ignored)
     )
 
 
@@ -265,7 +265,7 @@ class _Drain:
             broker_name=plan.broker_name,
             state=DrainState.DRAINING,
             address=plan.address,
-            began=time.time(),
+            began_ms=_now_ms(),
             ignored_groups=sorted(ignored),
         )
 
@@ -333,20 +333,20 @@ class _Drain:
         if was_ready or self._silent >= _SILENT_ROUNDS:
             text = "" if was_ready else "it was stopped before it was safe"
             self.progress = replace(
-                self.progress, state=DrainState.STOPPED, looked=time.time(), reason=text
+                self.progress, state=DrainState.STOPPED, looked_ms=_now_ms(), reason=text
             )
             return
         away = Open(kind="broker", what=f"the broker does not answer: {reason}")
         self.progress = replace(
-            self.progress, is_safe=False, open=[_item(away)], looked=time.time()
+            self.progress, is_safe=False, open=[_item(away)], looked_ms=_now_ms()
         )
 
     def _show(self, found: Round, state: DrainState) -> None:
         before = self.progress
         self.progress = replace(
             _progress(found, state),
-            began=before.began,
-            looked=time.time(),
+            began_ms=before.began_ms,
+            looked_ms=_now_ms(),
             ignored_groups=before.ignored_groups,
         )
 
@@ -365,6 +365,10 @@ async def end_drains() -> None:
     for each in _drains.values():
         await each.end()
     _drains.clear()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _progress(found: Round, state: DrainState) -> DrainProgress:

@@ -74,8 +74,8 @@ class Health:
     counts: dict[str, int]
     """Findings by state."""
     checks: list[Check]
-    examined: float
-    """Seconds since 1970."""
+    examined_ms: int
+    """Milliseconds since 1970."""
     seconds: float
     """How long it took."""
     is_reachable: bool
@@ -174,10 +174,10 @@ async def list_versions(cluster: Cluster) -> Versions:
 
 
 async def _examine(cluster: Cluster) -> Health:
-    return checklist(await examine(cluster.admin), time.time())
+    return checklist(await examine(cluster.admin), int(time.time() * 1000))
 
 
-def checklist(report: Report, examined: float) -> Health:
+def checklist(report: Report, examined_ms: int) -> Health:
     """One line for each kind of check, worst first."""
     by_kind: dict[str, list[Finding]] = {}
     for each in report.findings:
@@ -189,7 +189,7 @@ def checklist(report: Report, examined: float) -> Health:
         state=checks[0].state,
         counts={str(severity): count for severity, count in report.counts.items()},
         checks=checks,
-        examined=examined,
+        examined_ms=examined_ms,
         seconds=report.seconds,
         is_reachable=report.is_reachable,
     )

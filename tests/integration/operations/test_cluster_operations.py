@@ -118,7 +118,7 @@ async def _check_brokers(scene: Stage) -> None:
     one = found[master.address]
     assert (one.role, one.id, one.replicas, one.lag) == (MemberRole.MASTER, 0, 1, None)
     assert (one.product, one.protocol_version) == (Product.BOLIDE, "V5_5_0")
-    assert one.up_since is not None
+    assert one.up_since_ms is not None
     assert one.disk_used is not None
     assert 0 < one.disk_used <= 1
     assert one.disk_total is not None
@@ -295,11 +295,11 @@ async def _check_drain(scene: Stage) -> None:
         assert undone.failures == []
         assert (await scene.brokers())[alone].takes_messages is True
         over = await scene.run(drains.show_drain, broker_name="alone")
-        assert (over.state, over.is_safe, over.looked) == (DrainState.NONE, None, None)
+        assert (over.state, over.is_safe, over.looked_ms) == (DrainState.NONE, None, None)
         await producer.send(Message("Orders", b"again"))
         looked = await scene.run(drains.look_at_open_work, broker_name="alone")
-        assert (looked.state, looked.began, looked.open) == (DrainState.NONE, None, [])
-        assert looked.looked is not None
+        assert (looked.state, looked.began_ms, looked.open) == (DrainState.NONE, None, [])
+        assert looked.looked_ms is not None
         with pytest.raises(NotFound, match="no broker nobody"):
             await scene.run(drains.start_drain, broker_name="nobody")
 
@@ -337,7 +337,7 @@ async def _check_a_stopped_broker(scene: Stage) -> None:
 
     gone = (await scene.brokers())[address]
     assert gone.state is MemberState.STOPPED
-    assert gone.last_seen is not None
+    assert gone.last_seen_ms is not None
     assert gone.in_rate is None
     await scene.run(cluster_members.forget_stopped, address=address)
     assert address not in await scene.brokers()
@@ -357,7 +357,7 @@ async def _check_a_silent_broker(scene: Stage) -> None:
         listed = await scene.run(cluster_members.list_brokers)
     assert silent.state is MemberState.SILENT
     assert f"cannot connect to {NOBODY}" in silent.reason
-    assert (silent.in_rate, silent.disk_used, silent.last_seen) == (None, None, None)
+    assert (silent.in_rate, silent.disk_used, silent.last_seen_ms) == (None, None, None)
     assert [each.server for each in listed.failures] == [NOBODY]
 
 

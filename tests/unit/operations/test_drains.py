@@ -73,7 +73,7 @@ async def drained(broker: Broker, state: DrainState) -> drains.DrainProgress:
     """Begin a drain, and wait for a state."""
     await drains.start_drain.function(broker.cluster, broker_name="broker-a")
     found = drains._drains["n", "broker-a"]
-    await until(lambda: found.progress.state is state and found.progress.looked)
+    await until(lambda: found.progress.state is state and found.progress.looked_ms)
     return found.progress
 
 
