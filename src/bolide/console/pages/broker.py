@@ -14,6 +14,7 @@ from bolide.console.pages.declaration import page
 from bolide.console.pages.drain import DrainTab
 from bolide.console.pages.settings_table import SettingsTable
 from bolide.console.ui import formats
+from bolide.console.ui.dialogs import confirm_and_run
 from bolide.console.ui.layout import Figure, facts, page_header, section_title, tabs
 from bolide.console.ui.panels import Panel, Poll, error_state, failures_note, note
 from bolide.console.ui.tables import Column, DataTable, ListRequest, Row, simple_table
@@ -36,7 +37,7 @@ def broker_page(view: View, broker_name: str, broker_id: str) -> None:
     page_header(
         view,
         f"{broker_name} ({broker_id})",
-        crumbs=[(t("Cluster"), "/cluster"), (t("Brokers"), "/cluster")],
+        crumbs=[(t("Cluster"), "/cluster")],
     )
     if not broker_id.isdecimal():
         error_state(view, BolideError(t("The id of a broker is a number: {id}", id=broker_id)))
@@ -67,12 +68,13 @@ class _Overview:
 
     def __init__(self, view: View, name: str, broker_id: int) -> None:
         self._view, self._name, self._id = view, name, broker_id
+        self._address = ""
         t = self._t = view.t
         with ui.element("div").classes("figures"):
             self._in = Figure(t("Messages in per second"))
             self._out = Figure(t("Messages out per second"))
             self._disk = Figure(t("Disk"))
-            self._lag = Figure(t("Replica lag"))
+            self._lag = Figure(t("Replication"))
             self._waiting = Figure(t("Requests that wait"))
         self._facts = Panel(view, self._load, self._render, every=_EVERY)
         section_title(t("All runtime figures"))
@@ -131,9 +133,10 @@ class _Overview:
             tone=disk_tone(member.disk_used),
         )
         if member.id == 0 and member.replicas is not None:
-            self._lag.set(t("{count} replicas", count=member.replicas))
+            self._lag.set(formats.count(member.replicas), hint=t("replicas are connected"))
         else:
-            self._lag.set(formats.size(member.lag))
+            behind = t("behind its master") if member.lag is not None else ""
+            self._lag.set(formats.size(member.lag), hint=behind)
         if member.state is not MemberState.UP:
             self._waiting.set(formats.UNKNOWN)
             return
@@ -154,17 +157,33 @@ class _Overview:
 
     def _render(self, data: tuple[BrokerMember, dict[str, str], list[tuple[str, str]]]) -> None:
         member, texts, siblings = data
+        self._address = member.address
         state = state_text(self._view, member)
         tone = STATE_TONES[member.state]
         ui.label(state).classes(f"badge badge-{tone}").props(f"data-state={member.state.value}")
         if member.reason:
             note(member.reason, kind="danger", icon="error_outline")
         facts(texts)
+        if member.state is MemberState.STOPPED and self._view.may(Role.OPERATOR):
+            with ui.element("div").classes("button-row"):
+                ui.button(
+                    self._t("Forget this broker"), icon="visibility_off", on_click=self._forget
+                ).props("outline no-caps")
         if siblings:
             with ui.element("div").classes("button-row"):
                 ui.label(self._t("Of the same group:"))
                 for text, path in siblings:
                     ui.link(text, path)
+
+    async def _forget(self) -> None:
+        await confirm_and_run(
+            self._view,
+            cluster_members.forget_stopped,
+            {"address": self._address},
+            title=self._t("Take {name} off the list?", name=f"{self._name} ({self._id})"),
+            button=self._t("Forget"),
+            on_done=lambda _: self._view.open("/cluster"),
+        )
 
     async def _figures(self, request: ListRequest) -> Page[tuple[str, str]]:
         detail = await self._view.run(

@@ -11,8 +11,8 @@ from bolide.console.ui import fields, formats
 from bolide.console.ui.dialogs import FormDialog, confirm_and_run
 from bolide.console.ui.layout import Figure, facts, page_header, section_title, tabs
 from bolide.console.ui.panels import Panel, failures_note, note
-from bolide.console.ui.tables import Action, Column, DataTable, ListRequest, Row, simple_table
-from bolide.console.ui.view import View, attempt
+from bolide.console.ui.tables import Column, DataTable, ListRequest, Row, simple_table
+from bolide.console.ui.view import View
 from bolide.operations import cluster_members, replication, server_settings
 from bolide.operations.cluster_members import BrokerMember, MemberRole, Members, MemberState
 from bolide.operations.declaration import Role
@@ -99,13 +99,7 @@ class _Brokers:
             Column(name="lag", label=t("Replication"), kind="badge"),
             Column(name="up_since_ms", label=t("Up since"), sortable=True),
         ]
-        forget = Action(
-            name="forget",
-            label=t("Forget a stopped broker"),
-            icon="visibility_off",
-            handler=self._forget,
-        )
-        self._table = DataTable(
+        DataTable(
             view,
             columns,
             self._load,
@@ -113,7 +107,6 @@ class _Brokers:
             label=t("Brokers"),
             sort="name",
             search=t("Search brokers"),
-            actions=[forget] if view.may(Role.OPERATOR) else [],
             every=_EVERY,
             empty=t("No broker is registered."),
             empty_hint=t("A broker registers with the NameServers of its namesrvAddr."),
@@ -153,7 +146,7 @@ class _Brokers:
         self._disk.set(formats.percent(used), hint=hint, tone=disk_tone(used))
         lags = [each.lag for each in brokers if each.lag is not None]
         slaves = sum(each.id != 0 for each in brokers)
-        text = t("{count} replicas", count=slaves)
+        text = t("replicas: {count}", count=slaves)
         self._lag.set(formats.size(max(lags, default=None)), hint=text)
 
     def _row(self, each: BrokerMember) -> Row:
@@ -181,8 +174,6 @@ class _Brokers:
             **self._replication(each),
             "up_since_ms": formats.moment(view, each.up_since_ms),
             "up_since_ms_hint": formats.ago(view, each.up_since_ms),
-            "address_of": each.address,
-            "is_stopped": each.state is MemberState.STOPPED,
         }  # fmt: skip
 
     def _replication(self, each: BrokerMember) -> Row:
@@ -198,19 +189,9 @@ class _Brokers:
         if each.replicas is None:
             return {"lag": ""}
         return {
-            "lag": t("{count} replicas", count=each.replicas),
+            "lag": t("replicas: {count}", count=each.replicas),
             "lag_tone": "good" if each.replicas else "danger",
         }
-
-    async def _forget(self, row: Row) -> None:
-        t, address = self._t, str(row["address_of"])
-        if not row["is_stopped"]:
-            self._view.tell_error(t("Only a stopped broker can be forgotten."))
-            return
-        if await attempt(
-            self._view, self._view.run(cluster_members.forget_stopped, address=address)
-        ):
-            self._table.reload()
 
 
 def _words(member: BrokerMember) -> str:

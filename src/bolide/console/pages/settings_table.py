@@ -32,7 +32,7 @@ class SettingsTable:
         self._view, self._kind, self._address = view, kind, address
         self._t = t = view.t
         self._shown_in_url = view.query.get("shown", Shown.ALL.value)
-        self._notes = ui.element("div")
+        self._notes = ui.element("div").classes("settings-notes")
         self._product: Product | None = None
         self._told = False
         self._items: dict[str, ServerSetting] = {}
@@ -41,19 +41,24 @@ class SettingsTable:
             actions.append(
                 Action(name="change", label=t("Change"), icon="edit", handler=self._change)
             )
-        self._table = DataTable(
-            view,
+        with ui.element("div").classes("settings"):
+            self._table = self._make_table(actions)
+
+    def _make_table(self, actions: list[Action]) -> DataTable[ServerSetting]:
+        t = self._t
+        return DataTable(
+            self._view,
             [
                 Column(name="name", label=t("Setting"), kind="code"),
                 Column(name="value", label=t("Value"), kind="code"),
-                Column(name="state", label=t("Compared with the default"), kind="badge"),
+                Column(name="state", label=t("State"), kind="badge"),
                 Column(name="default", label=t("Default"), kind="code"),
                 Column(name="unit", label=t("Unit")),
-                Column(name="effect", label=t("A change takes effect")),
+                Column(name="effect", label=t("Takes effect")),
             ],
             self._load,
             self._row,
-            label=t("Settings of {address}", address=address),
+            label=t("Settings of {address}", address=self._address),
             search=t("Search settings"),
             actions=actions,
             toolbar=self._toolbar,
@@ -196,7 +201,7 @@ class SettingsTable:
             }
         )
         for text in effect.warnings:
-            note(text, kind="warning")
+            note(t(text), kind="warning")
         others = [each for each in effect.elsewhere if each.value != effect.after]
         if others:
             ui.label(t("Not changed: other servers have"))
