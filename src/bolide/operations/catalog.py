@@ -35,6 +35,13 @@ import bolide.operations.topic_updates
 import bolide.operations.topics
 import bolide.operations.traces
 import bolide.operations.transactions
+import bolide.operations.cluster_members
+import bolide.operations.connection
+import bolide.operations.drains
+import bolide.operations.health
+import bolide.operations.replication
+import bolide.operations.sending
+import bolide.operations.server_settings
 from bolide.operations.declaration import OPERATIONS
 
 __all__ = ["OPERATIONS"]

@@ -18,3 +18,7 @@ import bolide.console.pages.transactions
 from bolide.console.pages.declaration import PAGES
 
 __all__ = ["PAGES"]
+from bolide.console.pages import account, broker, cluster, ops
+from bolide.console.pages.declaration import PAGES
+
+__all__ = ["PAGES", "account", "broker", "cluster", "ops"]
