@@ -335,11 +335,12 @@ def choose_master(view: View, group: ElectedGroup, on_done: Callable[[], None]) 
 async def _confirm_election(
     view: View, name: str, broker_id: int, on_done: Callable[[], None]
 ) -> None:
-    t = view.t
+    t, arguments = view.t, {"broker_name": name, "broker_id": broker_id}
+    await view.preview(replication.elect_master, **arguments)
     await confirm_and_run(
         view,
         replication.elect_master,
-        {"broker_name": name, "broker_id": broker_id},
+        arguments,
         title=t("Make member {id} the master of {name}?", id=broker_id, name=name),
         button=t("Elect"),
         show_effect=partial(_show_election, view),

@@ -123,6 +123,7 @@ class DrainTab:
 
     async def _confirm(self, settle: float, groups: list[str]) -> None:
         t = self._t
+        await self._view.preview(drains.start_drain, broker_name=self._name)
         await confirm_and_run(
             self._view,
             drains.start_drain,

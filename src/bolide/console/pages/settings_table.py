@@ -177,11 +177,13 @@ class SettingsTable:
         return fields.text(t("New value"), each.value, hint=hint)
 
     async def _confirm(self, key: str, value: str) -> None:
-        t = self._t
+        t, change = self._t, server_settings.change_setting
+        arguments = {"kind": self._kind, "address": self._address, "key": key, "value": value}
+        await self._view.preview(change, **arguments)  # what is wrong is shown in the form
         await confirm_and_run(
             self._view,
-            server_settings.change_setting,
-            {"kind": self._kind, "address": self._address, "key": key, "value": value},
+            change,
+            arguments,
             title=t("Change {key} at {address}?", key=key, address=self._address),
             button=t("Change"),
             show_effect=self._show_effect,
