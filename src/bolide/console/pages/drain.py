@@ -13,6 +13,7 @@ from bolide.console.ui.view import View
 from bolide.operations import cluster_members, drains
 from bolide.operations.declaration import Role
 from bolide.operations.drains import DrainPlan, DrainProgress, DrainState, DrainUndone
+from bolide.operations.errors import NotFound
 
 _EVERY = 2.0
 _SHOWN_NAMES = 30
@@ -42,7 +43,10 @@ class DrainTab:
         progress = replace(found, looked_ms=None)
         members = await self._view.run(cluster_members.list_brokers)
         here = [m for m in members.brokers if (m.name, m.id) == (self._name, self._id)]
-        return progress, here[0].takes_messages if here else None, self._id != 0
+        if not here:
+            name = f"{self._name} ({self._id})"
+            raise NotFound(self._t("There is no broker {name}.", name=name))
+        return progress, here[0].takes_messages, self._id != 0
 
     def _render(self, data: tuple[DrainProgress, bool | None, bool]) -> None:
         progress, takes, is_slave = data
