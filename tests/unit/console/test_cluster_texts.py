@@ -5,11 +5,10 @@ from bolide.console.languages import chinese_texts
 from bolide.doctor.findings import KINDS
 from bolide.operations.cluster_members import MemberRole, MemberState
 from bolide.operations.health import CheckState
-from bolide.operations.server_settings import TakesEffect
 
 
 def test_names_of_states_and_checks_are_translated() -> None:
-    kinds = (MemberRole, MemberState, CheckState, TakesEffect)
+    kinds = (MemberRole, MemberState, CheckState)
     used = {each.value for kind in kinds for each in kind}
     used |= {each.value for each in Unit} | set(KINDS.values())
     used |= {"broker", "namesrv", "controller", "console"}

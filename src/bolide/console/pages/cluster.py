@@ -279,7 +279,7 @@ def members_table(view: View, members: list[GroupMember], name: str) -> None:
         Column(name="role", label=t("Role"), kind="badge"),
         Column(name="state", label=t("State"), kind="badge"),
         Column(name="in_sync", label=t("In sync"), kind="badge"),
-        Column(name="lag", label=t("Lag"), kind="number"),
+        Column(name="lag", label=t("Replica lag"), kind="number"),
         Column(name="log_end", label=t("Log end"), kind="number"),
         Column(name="epochs", label=t("Epochs")),
     ]

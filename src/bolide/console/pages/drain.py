@@ -214,7 +214,7 @@ def show_progress(view: View, found: DrainProgress) -> None:
     if found.began_ms is not None:
         facts(
             {
-                t("Began"): formats.moment(view, found.began_ms),
+                t("Drained since"): formats.moment(view, found.began_ms),
                 t("Groups that are not waited for"): ", ".join(found.ignored_groups) or t("none"),
             }
         )
@@ -232,7 +232,7 @@ def _show_open(view: View, found: DrainProgress) -> None:
     t = view.t
     simple_table(
         [
-            Column(name="what", label=t("Open")),
+            Column(name="what", label=t("Still open")),
             Column(name="count", label=t("Count"), kind="number"),
             Column(name="advice", label=t("What helps")),
         ],
