@@ -183,8 +183,17 @@ async def _confirm(
 
 
 def _token(operation: Operation[Any, Any], arguments: Mapping[str, Any], effect: object) -> str:
+<<<<<<< HEAD
+    """The token of an effect, or of its property `agreed` if it has one.
+
+    Live figures change all the time: such an effect leaves them out of what is agreed to.
+    """
+    agreed = getattr(effect, "agreed", effect)
+    text = json.dumps([operation.name, arguments, agreed], default=plain, sort_keys=True)
+=======
     agreed = [operation.name, arguments, _lasting(effect)]
     text = json.dumps(agreed, default=plain, sort_keys=True)
+>>>>>>> c-consumers
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

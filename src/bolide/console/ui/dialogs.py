@@ -24,9 +24,18 @@ class FormDialog:
     """
 
     def __init__(
-        self, view: View, title: str, submit: str, *, danger: bool = False, wide: bool = False
+        self,
+        view: View,
+        title: str,
+        submit: str,
+        *,
+        danger: bool = False,
+        wide: bool = False,
+        stay: bool = False,
     ) -> None:
+        """Create the dialog; with `stay`, it stays open after it has succeeded."""
         self._view = view
+        self._stay = stay
         self._submit: Callable[[], Awaitable[object]] | None = None
         self._checks: list[Callable[[], bool]] = []
         with view.client, ui.dialog() as self.dialog:
@@ -80,7 +89,8 @@ class FormDialog:
         except BolideError as error:
             self.show_error(reason_of(error))
         else:
-            self.close()
+            if not self._stay:
+                self.close()
         finally:
             if not self.button.is_deleted:
                 self.button.props(remove="loading")
