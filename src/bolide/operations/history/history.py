@@ -49,7 +49,7 @@ _TICK = 2.0
 """Seconds between two requests to a broker for its figures."""
 _MEMBERS_EVERY = 6.0
 _PRUNE_EVERY = 1800.0
-_LATEST_EVERY = 300.0
+_LATEST_EVERY = 60.0
 """Seconds between two writes of the latest figures, with which the next start begins."""
 _STALE = 3600.0
 """Seconds after which the latest figures of an earlier run no longer stand for all there is."""

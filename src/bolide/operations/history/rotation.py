@@ -37,13 +37,15 @@ from bolide.remoting.errors import RemotingError
 T = TypeVar("T")
 
 NO_BROKERS = "no broker is registered"
-ROUND = 10.0
+ROUND = 5.0
 """Seconds of a round in a small cluster."""
 RATE = 80.0
 """Requests per second at most."""
 _ROUTE_AGE = 600.0
-_GROUPS_EVERY = 120.0
-"""Seconds between two requests for the table of all groups of a broker."""
+_SECONDS_PER_GROUP = 0.06
+_LONGEST_TABLE_AGE = 120.0
+"""Seconds between two requests for the table of all groups of a broker: the longer it is, the
+less often."""
 _LEAVE_ALONE = 15.0
 """Seconds in which a broker that did not answer is not asked."""
 _PATIENCE = 5.0
@@ -112,10 +114,10 @@ class Rotation:
             return
         groups = sorted(self._brokers_of_group)
         topics = sorted(each for each in self._names if self._is_asked_as_topic(each))
-        for topic in topics:
-            await self._topic(topic)
         for group in groups:
             await self._group(group)
+        for topic in topics:
+            await self._topic(topic)
         self._forget_gone({*topics}, {*groups})
         self.rounds += 1
         self.last_round = monotonic() - begun
@@ -157,7 +159,9 @@ class Rotation:
         retries = {each for each in self._names if each.startswith(RETRY_PREFIX)}
         age = monotonic() - self._groups_read
         # A retry topic does not tell its group for sure, but that the table has changed.
-        if age >= _GROUPS_EVERY or (retries != self._retries and age >= self._round_time):
+        known = len(self._brokers_of_group) * _SECONDS_PER_GROUP
+        longest = min(max(known, self._round_time), _LONGEST_TABLE_AGE)
+        if age >= longest or (retries != self._retries and age >= self._round_time):
             self._retries = retries
             await self._list_groups()
             await self._list_system_topics()
