@@ -306,7 +306,7 @@ def _lists(view: View) -> None:
                 lambda found: _topics(view, found),
                 every=_LISTS,
                 is_empty=lambda found: not found,
-                empty=t("No topic has a known rate yet."),
+                empty=t("No topic is known to get messages now."),
             )
         with ui.element("div"):
             section_title(t("Groups with the largest lag"))

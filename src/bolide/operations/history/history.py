@@ -134,6 +134,14 @@ class History:
         """The latest figures by topic; topics that were not asked about yet are missing."""
         return self._rotation.topics
 
+    def topic_count(self) -> int:
+        """Topics of users, also those that were not asked about yet."""
+        return sum(map(self.is_of_users, self._rotation.topic_names))
+
+    def group_count(self) -> int:
+        """Groups of users, also those that were not asked about yet."""
+        return len(self._rotation.group_names)
+
     def is_of_users(self, topic: str) -> bool:
         """Whether a topic is neither the servers' own nor one of retries or dead letters."""
         return not is_reserved(topic) and topic not in self._rotation.system_topics
