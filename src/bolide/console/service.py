@@ -20,6 +20,7 @@ from bolide.operations.declaration import Operation
 from bolide.operations.door import Caller, Door
 from bolide.operations.errors import OperationError
 from bolide.operations.history import History
+from bolide.operations.jobs import JOBS
 from bolide.private_files import make_directory
 
 P = ParamSpec("P")
@@ -86,6 +87,7 @@ class Console:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await JOBS.close()
         for identity, cluster in self._clusters.items():
             if identity != self.settings.identity:
                 await cluster.admin.__aexit__(None, None, None)
