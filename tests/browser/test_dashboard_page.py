@@ -65,7 +65,7 @@ def test_the_dashboard_moves_with_the_cluster(page: Page, site: Site, traffic: N
     topics = page.get_by_label("Busiest topics")
     link = topics.get_by_role("link", name=TOPIC, exact=True)
     expect(link).to_have_attribute("href", f"/topics/{TOPIC}", timeout=40_000)
-    groups = page.get_by_label("Groups with the largest lag")
+    groups = page.get_by_label("Groups with the largest backlog")
     found = groups.get_by_role("link", name=GROUP, exact=True)
     expect(found).to_have_attribute("href", f"/consumers/{GROUP}", timeout=40_000)
 
