@@ -105,7 +105,7 @@ def send_again(page: Page, site: Site, rows: Locator) -> None:
     expect(dialog.get_by_text(f"1 go to topic {TOPIC}, read by: {GROUP}")).to_be_visible()
     assert len(stored(site, TOPIC)) == 3, "nothing is sent before it is confirmed"
     dialog.get_by_role("button", name="Send", exact=True).click()
-    expect(page.locator(".job-head .badge")).to_have_text("done")
+    expect(page.locator(".job-head .badge")).to_have_text("finished")
     expect(page.get_by_text("1 sent", exact=True)).to_be_visible()
 
     page.goto(f"/dead-letters/{GROUP}")
@@ -113,7 +113,7 @@ def send_again(page: Page, site: Site, rows: Locator) -> None:
     page.get_by_role("button", name="Send all again").click()
     expect(dialog.get_by_text("1 were sent before and are left out.")).to_be_visible()
     dialog.get_by_role("button", name="Send", exact=True).click()
-    expect(page.locator(".job-head .badge")).to_have_text("done")
+    expect(page.locator(".job-head .badge")).to_have_text("finished")
     results = page.get_by_role("region", name="Results").locator("tbody tr")
     expect(results.get_by_text("sent before", exact=True)).to_have_count(1)
     expect(results.get_by_text("sent", exact=True)).to_have_count(2)
