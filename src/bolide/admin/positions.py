@@ -179,12 +179,17 @@ class Positions:
 
     async def time_spans(self, group: str, topic: str) -> list[QueueTimeSpan]:
         """Store times of the oldest, the newest and the last consumed message of each queue."""
-        header, code = TopicGroupHeader(topic, group), RequestCode.QUERY_CONSUME_TIME_SPAN
         found = await gather_by_key(
             (await self._servers.addresses_of(topic)).values(),
-            lambda at: self._servers.fetch(at, code, ConsumeTimeSpans, header),
+            lambda at: self.time_spans_at(at, group, topic),
         )
-        return [span for part in found.values() for span in part.consume_time_span_set]
+        return [span for part in found.values() for span in part]
+
+    async def time_spans_at(self, address: str, group: str, topic: str) -> list[QueueTimeSpan]:
+        """As `time_spans`, for the queues of one broker."""
+        header, code = TopicGroupHeader(topic, group), RequestCode.QUERY_CONSUME_TIME_SPAN
+        found = await self._servers.fetch(address, code, ConsumeTimeSpans, header)
+        return found.consume_time_span_set
 
     async def _query_offset(
         self,
