@@ -43,7 +43,7 @@ class MessageQuery:
     id: str = ""
     tags: str = ""
     key: str = ""
-    property: str = ""
+    prop: str = ""
     """name=value; name=value"""
     text: str = ""
     path: str = ""
@@ -73,7 +73,7 @@ class MessageQuery:
     @property
     def filters(self) -> dict[str, Any]:
         """The filters on single messages."""
-        properties = [each.strip() for each in self.property.split(";") if each.strip()]
+        properties = [each.strip() for each in self.prop.split(";") if each.strip()]
         pairs: dict[str, Any] = {
             "tags": self.tags,
             "key": self.key,
