@@ -25,8 +25,8 @@ from bolide.operations.declaration import Role
 from bolide.operations.views import Page
 
 _DAYS = (1, 7, 30, 365)
-_DIFFERENCES_SHOWN = 3
-_MAX_VALUE = 60
+_DIFFERENCES_SHOWN = 2
+_MAX_VALUE = 24
 
 
 @page("/audit", title="Audit", section=Section.SECURITY, icon="history", order=2, role=Role.ADMIN)
@@ -44,18 +44,17 @@ class _Audit:
         self._to_open = view.query.get("entry", "")
         t = self._t = view.t
         page_header(view, t("Audit"), subtitle=t("Who changed what, before and after"))
-        self._notes = ui.element("div")
+        self._notes = ui.element("div").classes("notes")
         self._table = DataTable(
             view,
             [
                 Column(name="time", label=t("Time")),
+                Column(name="result", label=t("Result"), kind="badge"),
                 Column(name="user", label=t("User")),
                 Column(name="operation", label=t("Operation"), kind="code"),
                 Column(name="target", label=t("Target")),
                 Column(name="changes", label=t("Changes")),
-                Column(name="result", label=t("Result"), kind="badge"),
                 Column(name="origin", label=t("Recorded by")),
-                Column(name="source", label=t("From")),
             ],
             self._load,
             self._row,
@@ -148,6 +147,7 @@ class _Audit:
             "time": formats.moment(view, change.time_ms),
             "time_hint": formats.ago(view, change.time_ms),
             "user": change.user or t("nobody"),
+            "user_hint": change.source or None,
             "operation": change.operation,
             "target": change.target or formats.UNKNOWN,
             "changes": self._summary(change),
@@ -155,7 +155,6 @@ class _Audit:
             "result_tone": "good" if change.succeeded else "danger",
             "result_hint": change.error or None,
             "origin": origin,
-            "source": change.source,
         }
 
     def _result_text(self, change: AuditedChange) -> str:
@@ -171,7 +170,7 @@ class _Audit:
         more = len(change.differences) - len(shown) + change.more_differences
         if more > 0:
             shown.append(self._t("and {count} more", count=more))
-        return ", ".join(shown) or formats.UNKNOWN
+        return "; ".join(shown) or formats.UNKNOWN
 
     def _open(self, row: Row) -> None:
         change = self._shown.get(row["key"])

@@ -1,6 +1,7 @@
 """Spark pipelines: what runs, how fast, how far behind, and since when one is silent."""
 
 from dataclasses import replace
+from time import time
 from urllib.parse import quote
 
 from nicegui import ui
@@ -155,7 +156,7 @@ class _Pipeline:
         with ui.element("div").classes("columns"):
             with ui.element("section").classes("panel"):
                 ui.label(t("Rows per second")).classes("chart-title")
-                self._rates = TimeChart(t("Rows per second"), area=True)
+                self._rates = TimeChart(t("Rows per second"))
             with ui.element("section").classes("panel"):
                 ui.label(t("Messages behind")).classes("chart-title")
                 self._backlog = TimeChart(t("Messages behind"), area=True)
@@ -361,7 +362,8 @@ def pipeline_path(name: str) -> str:
 def state_text(view: View, run: PipelineRun) -> str:
     """The state; of a lost run since when it is silent."""
     if run.silent_since_ms is not None:
-        return view.t("silent since {time}", time=formats.ago(view, run.silent_since_ms))
+        silence = max(time() - run.silent_since_ms / 1000, 1)
+        return view.t("silent for {time}", time=formats.duration(view, silence))
     return _labels(view)[run.state]
 
 
