@@ -153,6 +153,8 @@ class _Tester:
                 self._kind = fields.choice(t("Resource type"), _KINDS, _among(kind, _KINDS))
                 self._resource = fields.text(t("Resource name"), name)
                 self._source = fields.text(t("Source address"), query.get("source", "127.0.0.1"))
+            for field in (self._user, self._resource, self._source):
+                field.on("keydown.enter", self._ask)
             with ui.element("div").classes("button-row"):
                 self._button = ui.button(t("Test"), icon="rule", on_click=self._ask)
                 self._button.props("unelevated no-caps")

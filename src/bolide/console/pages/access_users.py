@@ -237,7 +237,7 @@ class _User:
             self._view,
             [
                 Column(name="resource", label=t("Resource"), kind="code"),
-                Column(name="actions", label=t("Actions allowed or denied")),
+                Column(name="allowed", label=t("Actions allowed or denied")),
                 Column(name="decision", label=t("Decision"), kind="badge"),
                 Column(name="sources", label=t("From")),
                 Column(name="kind", label=t("Kind")),
@@ -246,7 +246,7 @@ class _User:
             lambda policy: {
                 "key": f"{policy.kind} {policy.resource}",
                 "resource": policy.resource,
-                "actions": ", ".join(policy.actions),
+                "allowed": ", ".join(policy.actions),
                 "decision": policy.decision,
                 "decision_tone": "good" if policy.decision == Decision.ALLOW.value else "danger",
                 "sources": ", ".join(policy.sources) or t("any address"),

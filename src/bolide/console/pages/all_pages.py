@@ -22,6 +22,5 @@ import bolide.console.pages.timers
 import bolide.console.pages.topic
 import bolide.console.pages.topics
 import bolide.console.pages.transactions
-from bolide.console.pages.declaration import PAGES
 
 __all__ = ["PAGES"]

@@ -27,6 +27,7 @@ from bolide.operations.views import Page
 _DAYS = (1, 7, 30, 365)
 _DIFFERENCES_SHOWN = 2
 _MAX_VALUE = 24
+_MAX_TARGET = 60
 
 
 @page("/audit", title="Audit", section=Section.SECURITY, icon="history", order=2, role=Role.ADMIN)
@@ -149,7 +150,8 @@ class _Audit:
             "user": change.user or t("nobody"),
             "user_hint": change.source or None,
             "operation": change.operation,
-            "target": change.target or formats.UNKNOWN,
+            "target": _short(change.target, _MAX_TARGET) or formats.UNKNOWN,
+            "target_hint": change.target if len(change.target) > _MAX_TARGET else None,
             "changes": self._summary(change),
             "result": self._result_text(change),
             "result_tone": "good" if change.succeeded else "danger",
@@ -244,10 +246,10 @@ def _difference_text(difference: Difference) -> str:
     return f"{difference.name} {before} → {after}"
 
 
-def _short(text: str | None) -> str:
+def _short(text: str | None, longest: int = _MAX_VALUE) -> str:
     if text is None:
         return ""
-    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}…"
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _indented(text: str) -> str:
