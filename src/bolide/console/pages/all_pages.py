@@ -1,5 +1,9 @@
 """All pages; importing this module declares them."""
 
+from bolide.console.pages import access_control, access_users, account, audit, pipelines
+from bolide.console.pages.declaration import PAGES
+
+__all__ = ["PAGES", "access_control", "access_users", "account", "audit", "pipelines"]
 # ruff: noqa: F401  one line for each module, which declares its pages
 
 import bolide.console.pages.account
@@ -21,6 +25,5 @@ import bolide.console.pages.topic
 import bolide.console.pages.topics
 import bolide.console.pages.traces
 import bolide.console.pages.transactions
-from bolide.console.pages.declaration import PAGES
 
 __all__ = ["PAGES"]
