@@ -28,7 +28,7 @@ from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig
 from bolide.protocol.refusals import NoPermission
 
 MESSAGE_TYPE = "message.type"
-TABLE_SECONDS = 10.0
+TABLE_SECONDS = 5.0
 """How long the table is shared; every change through an operation drops it."""
 _PIPELINE_PROGRESS = "BOLIDE_PIPELINE_PROGRESS"  # to which Spark jobs report
 
