@@ -108,7 +108,7 @@ def send_ordered(page: Page, topic: str) -> str:
     expect(link).to_be_visible()
     message_id = link.inner_text()
     assert link.get_attribute("href") == f"/messages/{topic}/{message_id}"
-    form.get_by_role("button", name="Cancel").click()
+    form.get_by_role("button", name="Close").click()
     return message_id
 
 
