@@ -37,7 +37,7 @@ COMPILED := src/bolide/kernel src/bolide/broker/fast_path
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard $(COMPILED:%=%/*.p[xy][xd]))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long fuzz lint fmt bench bench-store bench-compare bench-access bench-replicas bench-smoke bench-spark bench-failover chaos-compare chaos docs clean
+.PHONY: help run test test-long fuzz lint fmt bench bench-store bench-compare bench-access bench-replicas bench-smoke bench-spark bench-failover bench-console screenshots chaos-compare chaos docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -113,6 +113,12 @@ bench-smoke: $(VENV)/test.stamp  ## has a message become dearer? A minute or two
 
 bench-spark: $(VENV)/test.stamp  ## rows per second through Spark; into docs/benchmarks.md
 	@$(BIN)/python -m benchmarks.spark --into docs/benchmarks.md
+
+bench-console: $(VENV)/test.stamp  ## the console with 5,000 topics and ten tabs; into docs/benchmarks.md
+	@$(BIN)/python -m benchmarks.console --into docs/benchmarks.md
+
+screenshots: $(VENV)/test.stamp  ## pictures of the console for the docs; into docs/images
+	@$(BIN)/python -m docs.screenshots
 
 chaos-compare: $(VENV)/test.stamp  ## the same faults for our controller mode and Apache's; into docs/fault-report.md
 	@$(BIN)/python -m tests.interop.apache

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bolide.admin.errors import MessageNotFound
-from bolide.admin.servers import OnFailure, Servers, gather_reachable
+from bolide.admin.servers import OnFailure, Servers, gather_answers, gather_reachable
 from bolide.client.consumer.received import read_stored
+from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.queues import ConsumeQueueSlice
@@ -149,6 +150,20 @@ class Messages:
             raise MessageNotFound(topic, f"key {key!r}")
         return wanted
 
+    async def page_of_key(
+        self, topic: str, key: str, *, begin: int, end: int, limit: int = DEFAULT_LIMIT
+    ) -> tuple[dict[str, list[StoredMessage]], list[BolideError]]:
+        """The newest messages that the index of each broker has for a key, and who failed.
+
+        Stored between two times in ms, both included. Messages of other keys with the same hash
+        are left in: a broker with `limit` messages may have older ones.
+        """
+        header = _index_query(topic, key, limit, begin, end)
+        addresses = await self._servers.addresses_of(topic, None)
+        return await gather_answers(
+            addresses, lambda name: self._query_at(name, addresses[name], header)
+        )
+
     async def by_tags(  # noqa: PLR0913  all options of the request
         self,
         topic: str,
@@ -245,13 +260,16 @@ class Messages:
         *,
         group: str = TOOLS_GROUP,
         tags: str = ALL,
+        sql: str = "",
     ) -> PulledMessages:
         """Pull messages from an offset on, without long polling or committing offsets.
 
         Args:
             tags: only messages with one of these, as `a || b`; brokers compare the hashes.
+            sql: an SQL92 expression for the broker to filter by, instead of the tags; RocketMQ's
+                brokers refuse it unless `enablePropertyFilter` is set.
         """
-        wanted = TagExpression.parse(tags)
+        wanted = TagExpression.parse(ALL if sql else tags)
         header = PullHeader(
             consumer_group=group,
             topic=queue.topic,
@@ -261,9 +279,9 @@ class Messages:
             sys_flag=_WITH_SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_millis=0,
-            subscription=wanted.text,
+            subscription=sql or wanted.text,
             sub_version=0,
-            expression_type="TAG",
+            expression_type="SQL92" if sql else "TAG",
         )
         address = await self._servers.address_of(queue.broker_name)
         fields = physical_fields(header, queue.broker_name)

@@ -1,5 +1,6 @@
 """Where queues begin and end, and where consumer groups are in them."""
 
+import re
 from collections.abc import Iterable
 
 from bolide.admin.errors import GroupUnknown, QueueUnknown
@@ -37,6 +38,8 @@ from bolide.protocol.refusals import QueryNotFound
 from bolide.protocol.static_topics.addressing import physical_fields
 
 SLOW_TIMEOUT = 15.0
+_OFFSET_KEY = re.compile(rb'"[^"\\]*@([^"\\@]+)"\s*:')
+"""The name of a member of RocketMQ's table of offsets: topic@group."""
 
 
 class Positions:
@@ -99,6 +102,13 @@ class Positions:
             return await self._query_offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
         except QueryNotFound:
             return None
+
+    async def groups_with_offsets_at(self, address: str) -> set[str]:
+        """The groups that have committed an offset at one broker."""
+        code = RequestCode.GET_ALL_CONSUMER_OFFSET
+        reply = await self._servers.call(address, code, within=SLOW_TIMEOUT)
+        # The table can have megabytes, and only the names are wanted.
+        return {name.decode() for name in _OFFSET_KEY.findall(reply.body or b"")}
 
     async def progress(
         self,
@@ -179,12 +189,24 @@ class Positions:
 
     async def time_spans(self, group: str, topic: str) -> list[QueueTimeSpan]:
         """Store times of the oldest, the newest and the last consumed message of each queue."""
-        header, code = TopicGroupHeader(topic, group), RequestCode.QUERY_CONSUME_TIME_SPAN
         found = await gather_by_key(
             (await self._servers.addresses_of(topic)).values(),
-            lambda at: self._servers.fetch(at, code, ConsumeTimeSpans, header),
+            lambda at: self.time_spans_at(at, group, topic),
         )
-        return [span for part in found.values() for span in part.consume_time_span_set]
+        return [span for part in found.values() for span in part]
+
+    async def time_spans_at(self, address: str, group: str, topic: str) -> list[QueueTimeSpan]:
+<<<<<<< HEAD
+        """As `time_spans`, for the queues of one broker."""
+        header, code = TopicGroupHeader(topic, group), RequestCode.QUERY_CONSUME_TIME_SPAN
+        found = await self._servers.fetch(address, code, ConsumeTimeSpans, header)
+        return found.consume_time_span_set
+=======
+        """As `time_spans`, on one broker."""
+        header, code = TopicGroupHeader(topic, group), RequestCode.QUERY_CONSUME_TIME_SPAN
+        spans = await self._servers.fetch(address, code, ConsumeTimeSpans, header)
+        return spans.consume_time_span_set
+>>>>>>> c-consumers
 
     async def _query_offset(
         self,

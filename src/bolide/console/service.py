@@ -19,6 +19,11 @@ from bolide.operations.cluster import Cluster, Identity
 from bolide.operations.declaration import Operation
 from bolide.operations.door import Caller, Door
 from bolide.operations.errors import OperationError
+<<<<<<< HEAD
+from bolide.operations.history import History
+=======
+from bolide.operations.jobs import JOBS
+>>>>>>> c-held
 from bolide.private_files import make_directory
 
 P = ParamSpec("P")
@@ -55,6 +60,7 @@ class Console:
         self._clusters: dict[Identity, Cluster] = {}
         self._by_password: dict[bytes, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._history: History | None = None
 
     async def __aenter__(self) -> Self:
         make_directory(self.settings.data)
@@ -62,7 +68,16 @@ class Console:
             AuditStore(self.settings.data / "audit.sqlite")
         )
         self.door = Door(self.audit)
-        self._clusters[self.settings.identity] = await self._connect(self.settings.identity)
+        own = await self._connect(self.settings.identity)
+        self._clusters[self.settings.identity] = own
+        self._history = await self._stack.enter_async_context(
+            History(
+                own.admin,
+                self.settings.data / "history.sqlite",
+                access_key=self.settings.identity.access_key,
+            )
+        )
+        own.history = self._history
         self._tasks.add(asyncio.create_task(self.sessions.sweep(), name="console sessions"))
         return self
 
@@ -75,6 +90,7 @@ class Console:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await JOBS.close()
         for identity, cluster in self._clusters.items():
             if identity != self.settings.identity:
                 await cluster.admin.__aexit__(None, None, None)
@@ -171,6 +187,7 @@ class Console:
             identity=identity,
             tls=self.settings.tls,
             own_audit=self.audit,
+            history=self._history,
         )
 
     def _forget_password(self, key: bytes) -> None:

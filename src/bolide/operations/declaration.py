@@ -11,6 +11,8 @@ from bolide.operations.cluster import Cluster
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_PACKAGE = "bolide.operations."
+
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Preview = Callable[..., Awaitable[object]]
 """Takes the parameters of its operation that it names; changes nothing."""
@@ -51,8 +53,11 @@ class Operation(Generic[P, T]):
 
     @property
     def name(self) -> str:
-        """Such as `topics.create_topic`: the module and the function."""
-        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
+        """Such as `topics.create_topic`: the module or package, and the function."""
+        module = self.function.__module__
+        inner = module.removeprefix(_PACKAGE)
+        noun = inner.partition(".")[0] if inner != module else module.rpartition(".")[2]
+        return f"{noun}.{self.function.__name__}"
 
     @property
     def changes(self) -> bool:

@@ -211,6 +211,7 @@ def producer_of(cluster: Cluster) -> Producer:
         access_key=identity.access_key,
         secret_key=identity.secret_key,
         tls=cluster.tls,
+        vip_channel=cluster.vip_channel,
     )
 
 
@@ -224,6 +225,7 @@ def transaction_producer_of(cluster: Cluster) -> TransactionProducer:
         access_key=identity.access_key,
         secret_key=identity.secret_key,
         tls=cluster.tls,
+        vip_channel=cluster.vip_channel,
     )
 
 

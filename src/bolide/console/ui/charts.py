@@ -20,7 +20,17 @@ class Line:
 class TimeChart:
     """Lines over time, with a legend; `show` replaces the figures."""
 
-    def __init__(self, label: str, *, area: bool = False, height: int = 220) -> None:
+    def __init__(
+        self, label: str, *, area: bool = False, height: int = 220, whole: bool = False
+    ) -> None:
+        """Create an empty chart in the current place.
+
+        Args:
+            label: names it for screen readers.
+            area: whether the area below the lines is filled.
+            height: in pixels.
+            whole: whether values are numbers of things, which have no fractions.
+        """
         self._area = area
         self.element = ui.echart(
             {
@@ -35,7 +45,8 @@ class TimeChart:
                           "splitLine": {"show": False},
                           "axisLine": {"lineStyle": {"color": "#868e9655"}}},
                 "yAxis": {"type": "value", "min": 0, "axisLabel": {"color": "#868e96"},
-                          "splitLine": {"lineStyle": {"color": "#868e9633"}}},
+                          "splitLine": {"lineStyle": {"color": "#868e9633"}},
+                          **({"minInterval": 1} if whole else {})},
                 "series": [],
             }
         )  # fmt: skip
@@ -43,7 +54,9 @@ class TimeChart:
         self.element.props(f'role=img aria-label="{label.replace(chr(34), chr(39))}"')
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Draw these lines instead of those before."""
+        """Draw these lines instead of those before; one alone needs no legend."""
+        self.element.options["legend"]["show"] = len(lines) > 1
+        self.element.options["grid"]["top"] = 28 if len(lines) > 1 else 12
         self.element.options["series"] = [
             {
                 "name": line.name,

@@ -107,6 +107,7 @@ async def confirm_and_run(  # noqa: PLR0913  what is asked, and what is shown
     show_effect: Callable[[Any], None] | None = None,
     typed_name: str | None = None,
     danger: bool = True,
+    wide: bool = False,
     done: str = "",
     on_done: Callable[[Any], Any] | None = None,
 ) -> None:
@@ -121,11 +122,12 @@ async def confirm_and_run(  # noqa: PLR0913  what is asked, and what is shown
         show_effect: builds the elements for what the preview returned.
         typed_name: what has to be typed first, for what cannot be undone.
         danger: whether it destroys something.
+        wide: whether the effect is a table.
         done: what to say afterwards.
         on_done: called with the result.
     """
     token = ""
-    with FormDialog(view, title, button, danger=danger) as form:
+    with FormDialog(view, title, button, danger=danger, wide=wide) as form:
         effect_place = ui.element("div").classes("effect")
         with effect_place:
             loading()

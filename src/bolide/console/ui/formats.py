@@ -1,5 +1,6 @@
 """Figures and times as people read them; what is unknown is a dash, and never 0."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from time import time
 from typing import Final
@@ -82,3 +83,21 @@ def ago(view: View, milliseconds: float | None) -> str:
     if seconds < 0:
         return view.t("in {time}", time=duration(view, -seconds))
     return view.t("{time} ago", time=duration(view, max(seconds, 1)))
+
+
+def trend(values: Sequence[float | None]) -> str:
+    """A small line of values over time, for cells of the kind `trend`; gaps stay gaps."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    highest = max(*known, 1e-9, 0)
+    width = 100 / max(len(values) - 1, 1)
+    parts, is_drawn = [], False
+    for at, value in enumerate(values):
+        if value is not None:
+            move = "L" if is_drawn else "M"
+            parts.append(f"{move}{at * width:.1f} {23 - 22 * max(value, 0) / highest:.1f}")
+            if not is_drawn:
+                parts.append("h.6")  # a single value is a dot
+        is_drawn = value is not None
+    return "".join(parts)

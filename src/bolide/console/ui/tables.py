@@ -23,9 +23,9 @@ class Column:
 
     name: str
     label: str
-    kind: Literal["text", "link", "number", "badge", "code"] = "text"
+    kind: Literal["text", "link", "number", "badge", "code", "trend"] = "text"
     """link: the row has `<name>_href`. badge: `<name>_tone` is good, warning, danger, info or
-    quiet. All: `<name>_hint` is a tooltip."""
+    quiet. trend: what `formats.trend` returns. All: `<name>_hint` is a tooltip."""
     sortable: bool = False
     """`sort` of the request is the name."""
 
@@ -327,6 +327,9 @@ _CELLS = {
     "code": '<code class="cell-code">{{{{ props.value }}}}</code>',
     "link": '<a v-if="props.row.{name}_href" :href="props.row.{name}_href" class="cell-link">'
     "{{{{ props.value }}}}</a><span v-else>{{{{ props.value }}}}</span>",
+    "trend": '<svg class="trend" viewBox="0 0 100 24" preserveAspectRatio="none"'
+    ' aria-hidden="true">'
+    '<path :d="props.value" /></svg>',
     "badge": '<span v-if="props.value" class="badge" :class="\'badge-\' + (props.row.{name}_tone'
     " || 'quiet')\">{{{{ props.value }}}}</span>",
 }

@@ -4,6 +4,7 @@ Lists of topics and groups sort by these figures and show trends without asking 
 `figures` has the values, `collector` asks the cluster, `store` keeps and thins out.
 """
 
+from bolide.operations.history.brokers import ask_brokers
 from bolide.operations.history.figures import (
     BrokerFigures,
     GroupFigures,
@@ -12,6 +13,7 @@ from bolide.operations.history.figures import (
     Range,
     Series,
     TopicFigures,
+    Total,
 )
 from bolide.operations.history.history import History
 
@@ -24,4 +26,6 @@ __all__ = [
     "Range",
     "Series",
     "TopicFigures",
+    "Total",
+    "ask_brokers",
 ]

@@ -1,7 +1,9 @@
 """The values that the history keeps. None is a figure that nobody told."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple, Self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,11 +14,13 @@ class TopicFigures:
     """When, in seconds since 1970; the figures of a large cluster are minutes old."""
     rate_in: float | None = None
     """Messages per second since the sample before; None after the first one, if a broker did not
-    answer, or if offsets went back, as in a topic that was deleted and created again."""
+    answer, or if it is another topic of that name, whose offsets went back."""
     messages: int | None = None
     """Messages stored now, in all queues of all brokers."""
     end: int | None = None
     """The sum of the end offsets: messages ever stored."""
+    queues: int | None = None
+    """On all brokers."""
     last_write_ms: int | None = None
     """When the newest message was stored; None if none is stored."""
     bytes: int | None = None
@@ -32,17 +36,17 @@ class GroupFigures:
     sampled: float
     """When, in seconds since 1970; the figures of a large cluster are minutes old."""
     lag: int | None = None
-    """Messages not consumed, in all topics; without those in its retry topics."""
+    """Messages not consumed, in all topics; its retry topic is one of them."""
     delay: float | None = None
     """Age in seconds of the oldest message that it has not consumed; 0 without lag."""
     rate_out: float | None = None
-    """Messages consumed per second since the sample before."""
+    """Messages delivered to it per second, over the last minute."""
     dead_letters: int | None = None
     """Messages stored in its topic of dead letters; 0 if there is no such topic."""
     members: int | None = None
     """Connected consumers."""
     topics: tuple[str, ...] = ()
-    """Topics in which it has offsets, without its retry topics."""
+    """Topics that it consumes, without its retry topics."""
     is_whole: bool = True
     """Whether all brokers answered; otherwise the lag is unknown."""
 
@@ -57,18 +61,24 @@ class BrokerFigures:
     cluster: str
     sampled: float
     """When it was asked last, in seconds since 1970."""
-    is_up: bool
+    is_up: bool | None
+    """None before it was asked."""
     reason: str = ""
-    """Why it is not up."""
+    """Why it is not up, or why it tells nothing."""
     rate_in: float | None = None
     """Messages stored per second; None for slaves, which only copy."""
     rate_out: float | None = None
     """Messages delivered to consumers per second."""
     disk: float | None = None
-    """Part of the disk of the commit log that is in use, 0 to 1."""
+    """Part of its fullest disk that is in use, 0 to 1."""
     clients: int | None = None
     """Connected producers and consumers; None if the broker does not tell."""
     version: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name of its series: a master has its bare name."""
+        return f"{self.name}#{self.broker_id}" if self.broker_id else self.name
 
 
 class Measure(StrEnum):
@@ -105,12 +115,13 @@ class Range(StrEnum):
 
     @property
     def seconds(self) -> int:
+        """Its length."""
         return {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400, "7d": 604_800}[self.value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """The mean over one step."""
+    """The mean of the samples of one step."""
 
     time_ms: int
     """Beginning of the step."""
@@ -128,3 +139,19 @@ class Series:
     step: float
     """Seconds between two points."""
     points: list[Point] = field(default_factory=list)
+
+
+class Total(NamedTuple):
+    """A sum of figures."""
+
+    known: float | None
+    """Of those that are known; None if there are some, and none is known."""
+    unknown: int
+    """How many are not known."""
+
+    @classmethod
+    def of(cls, figures: Iterable[float | None]) -> Self:
+        """Add them up."""
+        found = [*figures]
+        known = [each for each in found if each is not None]
+        return cls(sum(known) if known or not found else None, len(found) - len(known))
