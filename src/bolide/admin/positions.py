@@ -196,17 +196,10 @@ class Positions:
         return [span for part in found.values() for span in part]
 
     async def time_spans_at(self, address: str, group: str, topic: str) -> list[QueueTimeSpan]:
-<<<<<<< HEAD
         """As `time_spans`, for the queues of one broker."""
         header, code = TopicGroupHeader(topic, group), RequestCode.QUERY_CONSUME_TIME_SPAN
         found = await self._servers.fetch(address, code, ConsumeTimeSpans, header)
         return found.consume_time_span_set
-=======
-        """As `time_spans`, on one broker."""
-        header, code = TopicGroupHeader(topic, group), RequestCode.QUERY_CONSUME_TIME_SPAN
-        spans = await self._servers.fetch(address, code, ConsumeTimeSpans, header)
-        return spans.consume_time_span_set
->>>>>>> c-consumers
 
     async def _query_offset(
         self,

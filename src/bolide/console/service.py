@@ -19,11 +19,8 @@ from bolide.operations.cluster import Cluster, Identity
 from bolide.operations.declaration import Operation
 from bolide.operations.door import Caller, Door
 from bolide.operations.errors import OperationError
-<<<<<<< HEAD
 from bolide.operations.history import History
-=======
 from bolide.operations.jobs import JOBS
->>>>>>> c-held
 from bolide.private_files import make_directory
 
 P = ParamSpec("P")

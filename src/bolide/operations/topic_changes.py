@@ -21,7 +21,7 @@ from bolide.operations.topic_table import (
     kind_of,
     system_topics,
 )
-from bolide.operations.views import Failure, failure_of
+from bolide.operations.views import LIVE, Failure, failure_of
 from bolide.protocol.bodies.topics import MAX_QUEUES, TopicConfig
 from bolide.protocol.refusals import TopicNotFound
 
@@ -73,8 +73,8 @@ class GroupLoss:
     """A group that consumes a topic to be deleted."""
 
     group: str
-    members: int
-    backlog: int
+    members: int = field(metadata=LIVE)
+    backlog: int = field(metadata=LIVE)
     """Messages it has not consumed, and never will."""
 
 
@@ -86,16 +86,10 @@ class TopicDeletionImpact:
     kind: TopicKind
     clusters: list[str]
     queues: int
-    messages: int
-    last_write_ms: int | None
+    messages: int = field(metadata=LIVE)
+    last_write_ms: int | None = field(metadata=LIVE)
     """None if nothing was ever written."""
     groups: list[GroupLoss]
-
-    @property
-    def agreed(self) -> object:
-        """Without the figures that change while messages are sent and consumed."""
-        groups = [(each.group, each.members > 0, each.backlog > 0) for each in self.groups]
-        return self.topic, self.clusters, self.queues, self.messages > 0, groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ MAX_PAGE_SIZE = 500
 LIVE: Mapping[str, bool] = MappingProxyType({"live": True})
 """Metadata of a field of an effect that changes by itself, such as a count of messages.
 
-Who confirms the effect sees it, but the confirmation holds if only such fields have changed:
-otherwise nobody could confirm a change of a topic with traffic. Use it as
-`field(metadata=LIVE)`.
+Who confirms the effect sees it, but the confirmation holds if only such fields have changed,
+unless there was nothing and is something now: otherwise nobody could confirm a change of a topic
+with traffic. Use it as `field(metadata=LIVE)`.
 """
 
 
