@@ -10,7 +10,7 @@ from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
-from tests.browser.conftest import BROKER, Site
+from tests.browser.site import BROKER, Site
 
 
 def dialog(page: Page, name: str) -> Locator:
