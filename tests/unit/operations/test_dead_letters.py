@@ -30,6 +30,9 @@ STATS = TopicStats(
 class Known(History):
     """A history with figures of two groups."""
 
+    def __init__(self) -> None:
+        """Nothing is sampled."""
+
     def group_figures(self) -> dict[str, GroupFigures]:
         return {
             name: GroupFigures(sampled=0, dead_letters=count)
