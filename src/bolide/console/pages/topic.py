@@ -180,7 +180,7 @@ class _TopicPage:
             hint=hint,
         )
         if detail.last_write_ms is None and detail.messages == 0:
-            figures["last"].set(t("never"))
+            figures["last"].set(t("never written"))
         else:
             figures["last"].set(
                 formats.ago(view, detail.last_write_ms),
@@ -293,7 +293,7 @@ class _TopicPage:
             "first": formats.count(each.min_offset),
             "end": formats.count(each.max_offset),
             "messages": formats.count(each.messages),
-            "last_write": t("never") if never else formats.moment(view, each.last_write_ms),
+            "last_write": t("never written") if never else formats.moment(view, each.last_write_ms),
             "access": permission_name(view, permission),
             "access_tone": permission_tone(permission),
         }
@@ -304,10 +304,10 @@ class _TopicPage:
         t = self._t
         columns = [
             Column(name="group", label=t("Group"), kind="link"),
-            Column(name="members", label=t("Members"), kind="number"),
+            Column(name="members", label=t("Connected consumers"), kind="number"),
             Column(name="lag", label=t("Backlog"), kind="number"),
             Column(name="delay", label=t("Time behind")),
-            Column(name="consumed", label=t("Consumed up to")),
+            Column(name="consumed", label=t("Consumed until")),
             Column(name="offsets", label=t("Offsets"), kind="link"),
         ]
         table = DataTable(
