@@ -244,7 +244,7 @@ class _User:
                 Column(name="resource", label=t("Resource"), kind="code"),
                 Column(name="allowed", label=t("Actions allowed or denied")),
                 Column(name="decision", label=t("Decision"), kind="badge"),
-                Column(name="sources", label=t("From")),
+                Column(name="sources", label=t("Source")),
                 Column(name="kind", label=t("Kind")),
             ],
             load,

@@ -189,7 +189,7 @@ class _Audit:
                 {
                     t("Time"): formats.moment(view, change.time_ms),
                     t("User"): change.user or t("nobody"),
-                    t("From"): change.source or formats.UNKNOWN,
+                    t("Source"): change.source or formats.UNKNOWN,
                     t("Result"): self._result_text(change),
                     t("Recorded by"): change.server or t("Console"),
                 }
