@@ -40,6 +40,7 @@ class _Consumer:
         self._group = group
         self._t = t = view.t
         self._is_paused = False
+        self._pause: ui.button | None = None
         self._detail: GroupDetail | None = None
         page_header(view, group, crumbs=[(t("Consumers"), "/consumers")], actions=self._buttons)
         self._notes = ui.element("div").classes("group-notes")
@@ -64,9 +65,9 @@ class _Consumer:
         if not self._view.may(Role.OPERATOR):
             return
         t = self._t
-        self._pause = ui.button(t("Pause"), icon="pause", on_click=self._pause_or_resume)
-        self._pause.props("outline no-caps")
-        self._pause.set_enabled(False)
+        pause = ui.button(t("Pause"), icon="pause", on_click=self._pause_or_resume)
+        pause.props("outline no-caps").set_enabled(False)
+        self._pause = pause
         ui.button(t("Delete"), icon="delete_outline", on_click=self._delete).props(
             "outline no-caps color=negative"
         )
@@ -90,7 +91,7 @@ class _Consumer:
 
     def _show(self, detail: GroupDetail) -> None:
         t, row = self._t, detail.row
-        if self._view.may(Role.OPERATOR):
+        if self._pause is not None:
             self._is_paused = any(each.kind in {"paused", "partly_paused"} for each in row.warnings)
             self._pause.text = t("Resume") if self._is_paused else t("Pause")
             self._pause.props(f"icon={'play_arrow' if self._is_paused else 'pause'}")
