@@ -12,7 +12,7 @@ from bolide.console.pages.consumer_settings import build_settings
 from bolide.console.pages.consumer_texts import kind_text, warning_note, warning_tone
 from bolide.console.pages.declaration import page
 from bolide.console.ui import formats
-from bolide.console.ui.charts import Line, TimeChart
+from bolide.console.ui.charts import Line, TimeChart, joined
 from bolide.console.ui.layout import Figure, page_header, section_title, tabs
 from bolide.console.ui.panels import Poll, error_state, failures_note, note
 from bolide.console.ui.tables import Action, Column, DataTable, ListRequest, Row
@@ -227,7 +227,7 @@ class _Trend:
                 choice.props["aria-label"] = t("Period")
             self._empty = ui.label(t("No samples yet: the console takes them while it runs."))
             self._empty.classes("small")
-            with ui.element("div").classes("columns") as self._charts:
+            with ui.element("div").classes("trend-charts") as self._charts:
                 with ui.element("div"):
                     ui.label(t("Backlog in messages")).classes("figure-name")
                     self._lag = TimeChart(t("Backlog in messages"), area=True, height=180)
@@ -255,7 +255,7 @@ class _Trend:
         for each in series:
             chart, name = charts[each.measure]
             points = [(point.time_ms, point.value) for point in each.points]
-            chart.show([Line(name=name, points=points)])
+            chart.show([Line(name=name, points=joined(points))])
 
     def _choose(self, event: object) -> None:
         self._over = Range(str(getattr(event, "value", Range.HOUR.value)))
