@@ -22,7 +22,7 @@ class Line:
 
 
 def joined(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, float | None]]:
-    """Points of a rare sample as one line: topics and groups of a large cluster are sampled in turn.
+    """Points of rare samples as one line: a large cluster is sampled one group after the other.
 
     Steps without a sample are left out where samples are as far apart as usual. Longer pauses stay
     gaps.
