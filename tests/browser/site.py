@@ -162,4 +162,4 @@ def watched_page(
         yield opened
     finally:
         context.close()
-    assert watched.problems == []
+    assert not watched.problems, watched.problems

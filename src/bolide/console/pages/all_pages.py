@@ -11,12 +11,15 @@ import bolide.console.pages.dashboard
 import bolide.console.pages.dead_letter
 import bolide.console.pages.dead_letters
 import bolide.console.pages.jobs
+import bolide.console.pages.message_page
+import bolide.console.pages.messages
 import bolide.console.pages.ops
 import bolide.console.pages.parked
 import bolide.console.pages.producers
 import bolide.console.pages.timers
 import bolide.console.pages.topic
 import bolide.console.pages.topics
+import bolide.console.pages.traces
 import bolide.console.pages.transactions
 from bolide.console.pages.declaration import PAGES
 

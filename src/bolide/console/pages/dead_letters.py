@@ -187,12 +187,12 @@ class _GroupPage:
         columns = [
             Column(name="died", label=t("Given up")),
             Column(name="message", label=t("Message"), kind="link"),
-            Column(name="state", label=t("State"), kind="badge"),
-            Column(name="topic", label=t("Topic")),
+            Column(name="reason", label=t("Reason")),
             Column(name="keys", label=t("Keys")),
             Column(name="tags", label=t("Tag")),
+            Column(name="topic", label=t("Topic")),
             Column(name="tries", label=t("Tries"), kind="number"),
-            Column(name="reason", label=t("Reason")),
+            Column(name="state", label=t("State"), kind="badge"),
             Column(name="body", label=t("Body"), kind="code"),
         ]
         self._table = CursorTable(
@@ -312,8 +312,9 @@ class _GroupPage:
             "keys": " ".join(each.keys),
             "tags": each.tags or "",
             "tries": count(each.tries),
-            "reason": each.reason,
-            "body": each.body_preview[:80],
+            "reason": each.reason[:60],
+            "reason_hint": each.reason,
+            "body": each.body_preview[:60],
             "body_hint": size(each.size),
         }
 
@@ -409,7 +410,7 @@ def state_of(view: View, letter: Letter) -> tuple[str, str]:
     """Whether a dead letter was sent again, as the text and the tone of a badge."""
     t = view.t
     states = {
-        LetterState.NEW: (t("not sent again"), "danger"),
+        LetterState.NEW: (t("not sent again"), "quiet"),
         LetterState.RESENT: (t("sent again"), "good"),
         LetterState.STUCK: (t("no topic to go to"), "warning"),
     }

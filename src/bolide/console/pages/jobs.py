@@ -61,7 +61,7 @@ def state_text(view: View, state: JobState) -> str:
     t = view.t
     texts = {
         JobState.RUNNING: t("running"),
-        JobState.DONE: t("done"),
+        JobState.DONE: t("finished"),
         JobState.CANCELLED: t("cancelled"),
         JobState.FAILED: t("failed"),
     }

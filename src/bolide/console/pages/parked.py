@@ -93,7 +93,7 @@ class _GroupPage:
             Column(name="name", label=t("Key"), kind="code"),
             Column(name="state", label=t("State"), kind="badge"),
             Column(name="messages", label=t("Messages"), kind="number"),
-            Column(name="since", label=t("Parked")),
+            Column(name="since", label=t("Parked since")),
             Column(name="error", label=t("Error")),
             Column(name="topic", label=t("Topic"), kind="link"),
             Column(name="queue", label=t("Queue")),

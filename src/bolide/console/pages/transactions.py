@@ -43,7 +43,7 @@ def transactions_page(view: View) -> None:
         subtitle=t("Half messages whose producers have not said yet whether they commit."),
     )
     _counts_panel(view)
-    names = {"open": t("Open"), "set_aside": t("Set aside")}
+    names = {"open": t("Undecided"), "set_aside": t("Set aside")}
 
     def build(name: str) -> None:
         _List(view, set_aside=name == "set_aside")
@@ -60,7 +60,7 @@ def _counts_panel(view: View) -> None:
     def render(found: TransactionCounts) -> None:
         columns = [
             Column(name="broker", label=t("Broker")),
-            Column(name="open", label=t("Open"), kind="number"),
+            Column(name="open", label=t("Undecided"), kind="number"),
             Column(name="aside", label=t("Set aside"), kind="number"),
             Column(name="remark", label=t("Remark")),
         ]
@@ -186,7 +186,7 @@ class _List:
             "topic_href": f"/topics/{quote(each.topic, safe='')}",
             "keys": " ".join(each.keys),
             "checks": count(each.checks),
-            "next": ago(view, each.next_check_ms) if each.next_check_ms else self._t("never"),
+            "next": ago(view, each.next_check_ms) if each.next_check_ms else self._t("not again"),
             "producer": each.producer,
             "size": size(each.size),
         }
@@ -254,7 +254,7 @@ def _facts(view: View, detail: TransactionDetail) -> None:
 def state_text(view: View, state: TransactionState | None) -> str:
     t = view.t
     texts = {
-        TransactionState.OPEN: t("Open"),
+        TransactionState.OPEN: t("Undecided"),
         TransactionState.SET_ASIDE: t("Set aside"),
         TransactionState.ENDED: t("Ended"),
     }
