@@ -305,7 +305,7 @@ class History:
 
     def _is_fresh(self, figures: TopicFigures | GroupFigures) -> bool:
         """Whether a figure still tells of now: it is not older than two rounds."""
-        return time.time() - figures.sampled <= max(_FRESH, 2 * self._rotation.last_round)
+        return time.time() - figures.sampled <= max(_FRESH, 2 * self._rotation.round_time)
 
     # ---- the file
 

@@ -149,6 +149,12 @@ class Rotation:
                 self._counters.rate(topic, each.end, at, life=each.queues)
 
     @property
+    def round_time(self) -> float:
+        """Seconds of a round: of the last one, or what the present one will take at least."""
+        expected = (len(self.topic_names) + 3 * len(self.group_names)) * 2 / self._rate
+        return max(self.last_round, expected)
+
+    @property
     def topic_names(self) -> Collection[str]:
         """All topics, also those that were not asked about yet."""
         return self._names or self.topics
