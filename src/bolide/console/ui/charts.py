@@ -43,7 +43,13 @@ class TimeChart:
     """Lines over time, with a legend; `show` replaces the figures."""
 
     def __init__(
-        self, label: str, *, area: bool = False, height: int = 220, whole: bool = False
+        self,
+        label: str,
+        *,
+        area: bool = False,
+        height: int = 220,
+        whole: bool = False,
+        utc: bool = False,
     ) -> None:
         """Create an empty chart in the current place.
 
@@ -52,6 +58,7 @@ class TimeChart:
             area: whether the area below the lines is filled.
             height: in pixels.
             whole: whether values are numbers of things, which have no fractions.
+            utc: whether times are shown in UTC; otherwise in the zone of the browser.
         """
         self._area = area
         self.element = ui.echart(
@@ -59,6 +66,7 @@ class TimeChart:
                 "animation": False,
                 "color": list(COLORS),
                 "aria": {"enabled": True},
+                "useUTC": utc,
                 "grid": {"left": 8, "right": 12, "top": 28, "bottom": 4, "containLabel": True},
                 "legend": {"type": "scroll", "top": 0, "left": 0, "itemHeight": 8,
                            "textStyle": {"color": "#868e96"}},
