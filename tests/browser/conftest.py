@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser import chromium
 from tests.browser.site import (
+    BROKER,
     NARROW,
     PASSWORD,
     PATIENCE_MS,
@@ -20,6 +21,7 @@ from tests.browser.site import (
 )
 
 __all__ = [
+    "BROKER",
     "NARROW",
     "PASSWORD",
     "WIDE",
@@ -31,8 +33,9 @@ __all__ = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Only as long as its tests run: its event loop would be in the way of other tests."""
     path = chromium.find()
     if path is None:
         pytest.skip(chromium.ADVICE)
@@ -43,7 +46,7 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The cluster and console of `bolide standalone`."""
     home = tmp_path_factory.mktemp("site")
@@ -51,7 +54,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def logged_in(browser: Browser, site: Site) -> Any:
     """The cookies of admin, logged in once."""
     context = browser.new_context()

@@ -8,10 +8,11 @@ whether or not somebody looks; they end with this process, which leaves the perm
 import asyncio
 import time
 from collections.abc import Collection
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from bolide.admin import AdminClient
 from bolide.admin.drain import Plan
 from bolide.admin.errors import BrokerUnknown
 from bolide.admin.open_work import Open, Round, Watch
@@ -29,7 +30,9 @@ _PAUSE, _MAX_PAUSE = 2.0, 30.0
 _SHARE = 5.0
 """A pause lasts so many times as long as the round before it: one over thousands of topics is work
 for the broker."""
-_SILENT_ROUNDS = 3
+_ABSENT_ROUNDS = 2
+"""In which it neither answers nor is registered: amid an election it may be missing for a moment.
+"""
 _KEPT = 3600.0
 """Seconds for which drains that have ended are shown."""
 _MAX_SETTLE = 3600.0
@@ -190,7 +193,7 @@ async def start_drain(
     if running is not None and not running.is_over:
         raise Conflict(f"{broker_name} is drained already; undo that first to begin again")
     plan = await cluster.admin.drain.plan(await _master(cluster, broker_name))
-    drain = _Drain(cluster, plan, settle, ignored)
+    drain = _Drain(connect(cluster), plan, settle, ignored)
     _drains[key] = drain
     await drain.begin()
     _forget_old()
@@ -246,6 +249,16 @@ async def _look(cluster: Cluster, broker_name: str, ignored: frozenset[str]) -> 
     )
 
 
+def connect(cluster: Cluster) -> AdminClient:
+    """Connections of a drain's own: it outlives the session of whoever began it."""
+    return AdminClient(
+        cluster.name_servers,
+        access_key=cluster.identity.access_key,
+        secret_key=cluster.identity.secret_key,
+        tls=cluster.tls,
+    )
+
+
 # ---- a drain in progress
 
 
@@ -253,12 +266,13 @@ class _Drain:
     """Takes the write permission and looks, in rounds, as a task of this process."""
 
     def __init__(
-        self, cluster: Cluster, plan: Plan, settle: float, ignored: frozenset[str]
+        self, admin: AdminClient, plan: Plan, settle: float, ignored: frozenset[str]
     ) -> None:
-        self._admin = cluster.admin
+        self._admin = admin
         self._plan = plan
-        self._watch: Watch = self._admin.drain.watch(plan, settle=settle, ignored_groups=ignored)
-        self._silent = 0
+        self._watch: Watch = admin.drain.watch(plan, settle=settle, ignored_groups=ignored)
+        self._boot: str | None = None
+        self._absent = 0
         self._task: asyncio.Task[None] | None = None
         self._ended = 0.0
         self.progress = DrainProgress(
@@ -283,9 +297,13 @@ class _Drain:
 
     async def begin(self) -> None:
         """Take the permission once, so that whoever began it sees that it works."""
-        failed = await self._admin.drain.wipe(self._plan.broker_name)
-        self.progress = replace(self.progress, open=[_item(each) for each in failed])
-        self._task = asyncio.create_task(self._run(), name=f"drain {self._plan.broker_name}")
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._admin)
+            self._boot = await self._boot_time()
+            failed = await self._admin.drain.wipe(self._plan.broker_name)
+            self.progress = replace(self.progress, open=[_item(each) for each in failed])
+            run = self._run(stack.pop_all())
+            self._task = asyncio.create_task(run, name=f"drain {self._plan.broker_name}")
 
     async def end(self) -> None:
         if self._task is not None:
@@ -293,7 +311,7 @@ class _Drain:
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    async def _run(self) -> None:
+    async def _run(self, connections: AsyncExitStack) -> None:
         try:
             while self.state is not DrainState.STOPPED:
                 begun = time.monotonic()
@@ -307,38 +325,57 @@ class _Drain:
             raise
         finally:
             self._ended = time.time()
+            await connections.aclose()
 
     def _give_up(self, reason: str) -> None:
         self.progress = replace(self.progress, state=DrainState.ENDED, is_safe=False, reason=reason)
 
+    async def _boot_time(self) -> str | None:
+        """When the broker was started, as it tells it."""
+        return (await self._admin.brokers.runtime(self._plan.address)).get("bootTimestamp")
+
     async def _round(self) -> None:
-        if self._silent == 0:  # one that was stopped takes messages when it starts again
-            failed = await self._admin.drain.wipe(self._plan.broker_name)
-        else:
-            failed = []
         try:
+            if await self._boot_time() != self._boot:
+                self._stopped("it was started again")
+                return
+            failed = await self._admin.drain.wipe(self._plan.broker_name)
             found = await self._watch.round()
         except (RemotingError, BrokerUnknown) as error:
-            self._note_silence(reason_of(error))
+            await self._missing(reason_of(error))
             return
-        self._silent = 0
+        self._absent = 0
         items = (*failed, *found.open)
         found = Round(found.address, found.broker_name, items, found.unknown, found.remarks)
         state = DrainState.DRAINING if items else DrainState.UNKNOWN
         self._show(found, DrainState.SAFE if found.is_safe else state)
 
-    def _note_silence(self, reason: str) -> None:
-        self._silent += 1
-        was_ready = self.state in {DrainState.SAFE, DrainState.UNKNOWN}
-        if was_ready or self._silent >= _SILENT_ROUNDS:
-            text = "" if was_ready else "it was stopped before it was safe"
-            self.progress = replace(
-                self.progress, state=DrainState.STOPPED, looked_ms=_now_ms(), reason=text
-            )
+    async def _missing(self, reason: str) -> None:
+        """It does not answer: it was stopped if it is no longer registered either."""
+        self._absent = self._absent + 1 if await self._is_unregistered() else 0
+        if self._absent >= _ABSENT_ROUNDS:
+            self._stopped("")
             return
         away = Open(kind="broker", what=f"the broker does not answer: {reason}")
+        others = [each for each in self.progress.open if each.kind != away.kind]
+        self.progress = replace(self.progress, open=[_item(away), *others], looked_ms=_now_ms())
+
+    async def _is_unregistered(self) -> bool:
+        try:
+            info = await self._admin.clusters.info()
+        except BolideError:
+            return False
+        known = (each.broker_addrs.values() for each in info.broker_addr_table.values())
+        return not any(self._plan.address in addresses for addresses in known)
+
+    def _stopped(self, reason: str) -> None:
+        was_ready = self.state in {DrainState.SAFE, DrainState.UNKNOWN}
+        early = "" if was_ready else "it was stopped before it was safe"
         self.progress = replace(
-            self.progress, is_safe=False, open=[_item(away)], looked_ms=_now_ms()
+            self.progress,
+            state=DrainState.STOPPED,
+            looked_ms=_now_ms(),
+            reason="; ".join(part for part in (early, reason) if part),
         )
 
     def _show(self, found: Round, state: DrainState) -> None:

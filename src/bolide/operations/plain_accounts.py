@@ -23,10 +23,16 @@ from bolide.operations.declaration import Role, change, read
 from bolide.operations.errors import BadInput, NotFound
 from bolide.operations.views import Failure, Page, page_of
 from bolide.protocol.bodies.access import PlainAccount, PlainAccounts
+from bolide.protocol.refusals import Refusal
 
 _FRESH_SECONDS = 5.0
 _MIN_KEY = 7
 _SECRET_BYTES = 24
+_NO_EMPTY_LIST = "Parse Resource format error"
+_LAST_GRANT = (
+    "brokers of RocketMQ do not take away the last permission on a topic or group: write it as"
+    " name=DENY"
+)
 _KEY = re.compile(r"[^\s,=]+")
 _GRANT = re.compile(r"[^\s,=]+=(?:DENY|PUB|SUB|PUB\|SUB|SUB\|PUB)")
 
@@ -177,18 +183,24 @@ async def put_account(  # noqa: PLR0913  the columns of an account
     chosen = secret_key or (secrets.token_urlsafe(_SECRET_BYTES) if is_new or new_secret else "")
 
     async def put(address: str) -> None:
-        secret = chosen or await _known_secret(cluster, address, access_key)
-        await cluster.admin.plain_acl.update(
-            address,
-            access_key,
-            secret,
-            admin=admin,
-            white_address=white_address,
-            default_topic=default_topic,
-            default_group=default_group,
-            topics=topics or [],
-            groups=groups or [],
-        )
+        before = await _find_at(cluster, address, access_key)
+        try:
+            await cluster.admin.plain_acl.update(
+                address,
+                access_key,
+                chosen or before.secret_key or None,
+                admin=admin,
+                white_address=white_address,
+                default_topic=default_topic,
+                default_group=default_group,
+                # RocketMQ's brokers take no empty list, and None leaves it as it is.
+                topics=topics or ([] if before.topic_perms else None),
+                groups=groups or ([] if before.group_perms else None),
+            )
+        except Refusal as error:
+            if _NO_EMPTY_LIST in str(error):
+                raise BadInput("topics", _LAST_GRANT) from error
+            raise
 
     applied = await apply_to_each(cluster, sites, put)
     return PutAccount(
@@ -286,11 +298,14 @@ async def _read(cluster: Cluster) -> tuple[Known, list[Failure]]:
     return await cluster.shared(f"{SHARED}accounts", fetch, seconds=_FRESH_SECONDS)
 
 
-async def _known_secret(cluster: Cluster, address: str, access_key: str) -> str | None:
-    """The secret as RocketMQ's broker tells it; Bolide's tell none, and need none."""
+async def _find_at(cluster: Cluster, address: str, access_key: str) -> PlainAccount:
+    """The account at a broker, an empty one if it has none.
+
+    RocketMQ's broker tells the secret, which it needs with every change; Bolide's tell none, and
+    need none.
+    """
     accounts = await cluster.admin.plain_acl.accounts(address)
-    found = _by_key(accounts).get(access_key)
-    return (found.secret_key or None) if found is not None else None
+    return _by_key(accounts).get(access_key) or PlainAccount(access_key=access_key)
 
 
 def _by_key(accounts: PlainAccounts) -> dict[str, PlainAccount]:

@@ -221,6 +221,8 @@ async def _detail(cluster: Cluster, topic: str) -> TopicDetail:
     rate = figures.rate_in if figures else None
     if rate is None and (rates := _all_known(each.rate_in for each in brokers)) is not None:
         rate = sum(rates)
+    if rate == 0:  # then no broker gets anything
+        brokers = [replace(each, rate_in=0.0) for each in brokers]
     return TopicDetail(
         topic=topic,
         kind=kind_of(topic, await system_topics(cluster), configs),

@@ -13,6 +13,7 @@ from bolide.admin.servers import address_of, gather_by_key
 from bolide.errors import BolideError
 from bolide.model.names import (
     PARK_PREFIX,
+    PIPELINE_TOPIC,
     READ,
     WRITE,
     is_dead_letter_topic,
@@ -28,9 +29,8 @@ from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig
 from bolide.protocol.refusals import NoPermission
 
 MESSAGE_TYPE = "message.type"
-TABLE_SECONDS = 10.0
+TABLE_SECONDS = 5.0
 """How long the table is shared; every change through an operation drops it."""
-_PIPELINE_PROGRESS = "BOLIDE_PIPELINE_PROGRESS"  # to which Spark jobs report
 
 
 class TopicKind(StrEnum):
@@ -201,7 +201,7 @@ def kind_of(
         return TopicKind.DEAD_LETTER
     if topic.startswith(PARK_PREFIX):
         return TopicKind.PARKED
-    if topic in system or is_internal(topic) or is_reserved(topic) or topic == _PIPELINE_PROGRESS:
+    if topic in system or is_internal(topic) or is_reserved(topic) or topic == PIPELINE_TOPIC:
         return TopicKind.SYSTEM
     given = next((m for each in configs if (m := each.attributes.get(MESSAGE_TYPE))), None)
     if given is None:

@@ -1,7 +1,7 @@
 """Changes settings of topics; the preview warns of what that does to producers and consumers."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -26,6 +26,7 @@ from bolide.operations.topic_changes import (
 )
 from bolide.operations.topic_figures import require_route, stored
 from bolide.operations.topic_table import MESSAGE_TYPE, TopicPermission
+from bolide.operations.views import LIVE
 from bolide.protocol.bodies.topics import TopicConfig
 
 _MASTER = 0
@@ -52,7 +53,7 @@ class TopicWarning:
     text: str
     before: int | None = None
     after: int | None = None
-    messages: int | None = None
+    messages: int | None = field(default=None, metadata=LIVE)
     """Stored in the queues that are not read any more; None if unknown."""
 
 

@@ -32,6 +32,7 @@ from bolide.operations.topic_table import (
     topic_table,
 )
 from bolide.operations.views import Failure, Page, page_of, unknown_last
+from bolide.operations.visibility import sees_all
 from bolide.protocol.bodies.topics import TopicStats
 from bolide.protocol.refusals import NoPermission
 
@@ -102,7 +103,8 @@ async def list_topics(  # noqa: PLR0913  filters, order and page
     right after its start, and for the rows of the page from the brokers.
     """
     table = await topic_table(cluster)
-    figures = await visible_figures(cluster, table.topics)
+    is_all_visible = await sees_all(cluster)  # others ask for the names of the page only
+    figures = await visible_figures(cluster, table.topics) if is_all_visible else {}
     wanted = set(kinds or TopicKind)
     text = search.strip().lower()
     rows = [
@@ -117,6 +119,10 @@ async def list_topics(  # noqa: PLR0913  filters, order and page
         rows = sorted(rows, key=key, reverse=descending)
     shown = page_of(rows, page=page, size=size, failures=table.failures)
     by_topic = {row.topic: row for row in shown.items}
+    if not is_all_visible:
+        figures = await visible_figures(cluster, by_topic)
+        entries = (table.topics[name] for name in by_topic)
+        by_topic = {each.name: _row(each, figures.get(each.name)) for each in entries}
     with ask_failed_no_more():
         live = await gather_by_key(
             by_topic,

@@ -198,6 +198,7 @@ class Sampled(History):
     """A history with these figures."""
 
     def __init__(self, **lags: int) -> None:
+        self.access_key = None
         self.figures = {n: GroupFigures(sampled=1.0, lag=lag) for n, lag in lags.items()}
 
     def group_figures(self) -> dict[str, GroupFigures]:

@@ -34,6 +34,9 @@ class Known:
 
     access_key = None
 
+    def __init__(self) -> None:
+        """Nothing is sampled."""
+
     def group_figures(self) -> dict[str, GroupFigures]:
         return {
             name: GroupFigures(sampled=0, dead_letters=count)

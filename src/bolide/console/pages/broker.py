@@ -246,7 +246,7 @@ class _Replication:
             texts[t("Epoch of the master")] = str(found.master_epoch)
             texts[t("Epoch of the sync-state set")] = str(found.sync_state_set_epoch)
         facts(texts)
-        section_title(t("Members"))
+        section_title(t("Members of the group"))
         members_table(view, found.members, self._name)
         section_title(t("Connections of replicas to the master"))
         self._render_links(found)
@@ -267,7 +267,7 @@ class _Replication:
         simple_table(
             [
                 Column(name="address", label=t("From"), kind="code"),
-                Column(name="behind", label=t("Lag"), kind="number"),
+                Column(name="behind", label=t("Replica lag"), kind="number"),
                 Column(name="acknowledged", label=t("Acknowledged up to"), kind="number"),
                 Column(name="speed", label=t("Copied per second"), kind="number"),
                 Column(name="in_sync", label=t("In sync"), kind="badge"),

@@ -279,7 +279,7 @@ def members_table(view: View, members: list[GroupMember], name: str) -> None:
         Column(name="role", label=t("Role"), kind="badge"),
         Column(name="state", label=t("State"), kind="badge"),
         Column(name="in_sync", label=t("In sync"), kind="badge"),
-        Column(name="lag", label=t("Lag"), kind="number"),
+        Column(name="lag", label=t("Replica lag"), kind="number"),
         Column(name="log_end", label=t("Log end"), kind="number"),
         Column(name="epochs", label=t("Epochs")),
     ]
@@ -335,11 +335,12 @@ def choose_master(view: View, group: ElectedGroup, on_done: Callable[[], None]) 
 async def _confirm_election(
     view: View, name: str, broker_id: int, on_done: Callable[[], None]
 ) -> None:
-    t = view.t
+    t, arguments = view.t, {"broker_name": name, "broker_id": broker_id}
+    await view.preview(replication.elect_master, **arguments)
     await confirm_and_run(
         view,
         replication.elect_master,
-        {"broker_name": name, "broker_id": broker_id},
+        arguments,
         title=t("Make member {id} the master of {name}?", id=broker_id, name=name),
         button=t("Elect"),
         show_effect=partial(_show_election, view),

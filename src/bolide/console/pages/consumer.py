@@ -98,10 +98,12 @@ class _Consumer:
         self._lag.set(formats.count(row.lag), hint=self._why_unknown(detail))
         self._delay.set(
             formats.duration(self._view, row.delay_seconds),
-            hint=t("age of the oldest message not consumed") if row.delay_seconds else "",
+            hint=t("age of the oldest waiting message") if row.delay_seconds else "",
         )
         self._rate.set(formats.rate(row.tps))
-        self._clients.set(formats.count(row.clients), hint=kind_text(self._view, row))
+        self._clients.set(
+            formats.count(row.clients), hint=kind_text(self._view, row) if row.clients else ""
+        )
         self._retrying.set(formats.count(row.retrying))
         self._dead.set(formats.count(row.dead_letters), tone="danger" if row.dead_letters else "")
         if self._detail is not None and (

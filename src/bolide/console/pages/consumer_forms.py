@@ -69,23 +69,27 @@ class _SettingFields:
                     (t("Multiplier"), delays.multiplier or 2),
                 )
             ]
-        self._switches = {
-            "can_consume": fields.switch(t("May consume"), known.can_consume if known else True),
-            "is_ordered": fields.switch(
-                t("Deliver pops in the order of the queue"), known.is_ordered if known else False
-            ),
-            "can_broadcast": fields.switch(
-                t("May broadcast"), known.can_broadcast if known else True
-            ),
-            "can_start_at_min": fields.switch(
-                t("New members may start with the oldest message"),
-                known.can_start_at_min if known else True,
-            ),
-            "notifies_members": fields.switch(
-                t("Tell members at once when others come or go"),
-                known.notifies_members if known else True,
-            ),
-        }
+        with ui.element("div").classes("switches"):
+            self._switches = {
+                "can_consume": fields.switch(
+                    t("May consume"), known.can_consume if known else True
+                ),
+                "is_ordered": fields.switch(
+                    t("Deliver pops in the order of the queue"),
+                    known.is_ordered if known else False,
+                ),
+                "can_broadcast": fields.switch(
+                    t("May broadcast"), known.can_broadcast if known else True
+                ),
+                "can_start_at_min": fields.switch(
+                    t("New members may start with the oldest message"),
+                    known.can_start_at_min if known else True,
+                ),
+                "notifies_members": fields.switch(
+                    t("Tell members at once when others come or go"),
+                    known.notifies_members if known else True,
+                ),
+            }
 
     def values(self) -> dict[str, Any]:
         """The parameters of the operation; of a change only those that are new."""

@@ -66,7 +66,7 @@ class _ResetForm:
         with ui.element("div").classes("filters"):
             chosen = view.query.get("topic", topics[0] if topics else "")
             self._topic = fields.text(t("Topic"), chosen)
-            self._topic.props["hint"] = t("One that it consumes, or another one")
+            self._topic.props["hint"] = t("Consumed, or another one")
             if topics:
                 self._topic.set_autocomplete(topics)
             self._place = _Place(view)

@@ -48,7 +48,7 @@ def warning_text(view: View, warning: GroupWarning) -> str:
         WarningKind.FORBIDDEN_TOPIC: t("A topic is forbidden"),
         WarningKind.SETTINGS_DIFFER: t("Brokers have different settings"),
         WarningKind.NO_SETTINGS: t("No settings"),
-        WarningKind.OFFLINE_WITH_LAG: t("Offline with lag"),
+        WarningKind.OFFLINE_WITH_LAG: t("Offline with a backlog"),
         WarningKind.DEAD_LETTERS: t("Dead letters"),
         WarningKind.SUBSCRIPTIONS_DIFFER: t("Subscriptions differ"),
         WarningKind.STALLED: t("Queue is stuck"),

@@ -13,6 +13,7 @@ from bolide.console.ui.view import View
 from bolide.operations import cluster_members, drains
 from bolide.operations.declaration import Role
 from bolide.operations.drains import DrainPlan, DrainProgress, DrainState, DrainUndone
+from bolide.operations.errors import NotFound
 
 _EVERY = 2.0
 _SHOWN_NAMES = 30
@@ -42,7 +43,10 @@ class DrainTab:
         progress = replace(found, looked_ms=None)
         members = await self._view.run(cluster_members.list_brokers)
         here = [m for m in members.brokers if (m.name, m.id) == (self._name, self._id)]
-        return progress, here[0].takes_messages if here else None, self._id != 0
+        if not here:
+            name = f"{self._name} ({self._id})"
+            raise NotFound(self._t("There is no broker {name}.", name=name))
+        return progress, here[0].takes_messages, self._id != 0
 
     def _render(self, data: tuple[DrainProgress, bool | None, bool]) -> None:
         progress, takes, is_slave = data
@@ -123,6 +127,7 @@ class DrainTab:
 
     async def _confirm(self, settle: float, groups: list[str]) -> None:
         t = self._t
+        await self._view.preview(drains.start_drain, broker_name=self._name)
         await confirm_and_run(
             self._view,
             drains.start_drain,
@@ -209,7 +214,7 @@ def show_progress(view: View, found: DrainProgress) -> None:
     if found.began_ms is not None:
         facts(
             {
-                t("Began"): formats.moment(view, found.began_ms),
+                t("Drained since"): formats.moment(view, found.began_ms),
                 t("Groups that are not waited for"): ", ".join(found.ignored_groups) or t("none"),
             }
         )
@@ -227,7 +232,7 @@ def _show_open(view: View, found: DrainProgress) -> None:
     t = view.t
     simple_table(
         [
-            Column(name="what", label=t("Open")),
+            Column(name="what", label=t("Still open")),
             Column(name="count", label=t("Count"), kind="number"),
             Column(name="advice", label=t("What helps")),
         ],

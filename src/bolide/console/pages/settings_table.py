@@ -129,7 +129,7 @@ class SettingsTable:
             "state_tone": tone,
             "default": formats.UNKNOWN if each.default is None else each.default,
             "unit": t(each.unit) if each.unit else "",
-            "effect": t(each.takes_effect.value),
+            "effect": effect_text(self._view, each.takes_effect),
         }
 
     def _explain(self, row: Row) -> None:
@@ -177,11 +177,13 @@ class SettingsTable:
         return fields.text(t("New value"), each.value, hint=hint)
 
     async def _confirm(self, key: str, value: str) -> None:
-        t = self._t
+        t, change = self._t, server_settings.change_setting
+        arguments = {"kind": self._kind, "address": self._address, "key": key, "value": value}
+        await self._view.preview(change, **arguments)  # what is wrong is shown in the form
         await confirm_and_run(
             self._view,
-            server_settings.change_setting,
-            {"kind": self._kind, "address": self._address, "key": key, "value": value},
+            change,
+            arguments,
             title=t("Change {key} at {address}?", key=key, address=self._address),
             button=t("Change"),
             show_effect=self._show_effect,
@@ -197,7 +199,7 @@ class SettingsTable:
                 t("Before"): effect.before or t("(empty)"),
                 t("After"): effect.after or t("(empty)"),
                 t("Default"): formats.UNKNOWN if effect.default is None else effect.default,
-                t("Takes effect"): t(effect.takes_effect.value),
+                t("Takes effect"): effect_text(self._view, effect.takes_effect),
             }
         )
         for text in effect.warnings:
@@ -224,7 +226,7 @@ def _facts(view: View, each: ServerSetting) -> dict[str, str]:
     found = {
         t("Value"): each.value or t("(empty)"),
         t("Default"): formats.UNKNOWN if each.default is None else each.default or t("(empty)"),
-        t("Takes effect"): t(each.takes_effect.value),
+        t("Takes effect"): effect_text(view, each.takes_effect),
     }
     if each.in_force is not None:
         found[t("In force until a restart")] = each.in_force
@@ -235,3 +237,15 @@ def _facts(view: View, each: ServerSetting) -> dict[str, str]:
     if each.is_ours:
         found[t("Origin")] = t("a setting of Bolide; RocketMQ has none like it")
     return found
+
+
+def effect_text(view: View, effect: TakesEffect) -> str:
+    """When a change takes effect."""
+    t = view.t
+    return {
+        TakesEffect.AT_ONCE: t("at once"),
+        TakesEffect.AFTER_RESTART: t("after a restart"),
+        TakesEffect.FIXED: t("only in its file, at a restart"),
+        TakesEffect.NEVER: t("no effect"),
+        TakesEffect.UNKNOWN: t("it does not tell"),
+    }[effect]

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from bolide.console.pages.declaration import page
-from bolide.console.pages.send_form import open_send_form
+from bolide.console.pages.send_form import message_path, open_send_form
 from bolide.console.pages.topic_forms import confirm_deletion, open_update_form
 from bolide.console.pages.topic_names import (
     kind_name,
@@ -16,13 +16,18 @@ from bolide.console.pages.topic_names import (
     setting_text,
 )
 from bolide.console.ui import formats
-from bolide.console.ui.layout import Figure, page_header, tabs
+from bolide.console.ui.charts import Line, TimeChart
+from bolide.console.ui.layout import Figure, page_header, section_title, tabs
 from bolide.console.ui.panels import Panel, Poll, failures_note, note
 from bolide.console.ui.tables import Column, DataTable, ListRequest, Row, simple_table
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
 from bolide.model.names import dead_letter_topic, is_dead_letter_topic, retrying_group
+from bolide.operations.dashboard import series
 from bolide.operations.declaration import Role
+from bolide.operations.history.figures import Measure, Range, Series
+from bolide.operations.messages.search import search_messages
+from bolide.operations.messages.views import MessageList, Order
 from bolide.operations.topic_detail import (
     TopicBroker,
     TopicDetail,
@@ -36,6 +41,8 @@ from bolide.operations.topic_table import MESSAGE_TYPE, TopicKind, TopicPermissi
 from bolide.operations.views import Page
 
 EVERY = 5.0
+NEWEST = 20
+"""Messages that the page of a topic shows itself."""
 
 
 @page("/topics/{topic}", title="Topic")
@@ -126,12 +133,37 @@ class _TopicPage:
 
         shown = Poll(self._view, self._load, show_figures, on_error=lambda _: None, every=EVERY)
         panel = Panel(self._view, self._load, self._show_brokers, every=2 * EVERY)
+        self._add_trend()
 
         def reload() -> None:
             shown.now()
             panel.reload()
 
         return reload
+
+    def _add_trend(self) -> None:
+        """The rate over the last hour; nothing if the history has none."""
+        t = self._t
+        label = t("Messages stored per second, in the last hour")
+        with ui.element("section").classes("panel") as panel:
+            ui.label(label).classes("figure-name")
+            chart = TimeChart(label, area=True, height=200)
+        panel.set_visibility(False)
+
+        async def load() -> list[Series]:
+            return await self._view.run(
+                series, measure=Measure.TOPIC_RATE_IN, names=[self._topic], over=Range.HOUR
+            )
+
+        def show(found: list[Series]) -> None:
+            points = [(at.time_ms, at.value) for each in found for at in each.points]
+            panel.set_visibility(any(value is not None for _, value in points))
+            chart.show([Line(name=t("Messages/s"), points=points)])
+
+        def no_history(_: BolideError) -> None:
+            panel.set_visibility(False)
+
+        Poll(self._view, load, show, on_error=no_history, every=4 * EVERY)
 
     def _show_figures(self, figures: dict[str, Figure], detail: TopicDetail) -> None:
         t, view = self._t, self._view
@@ -148,7 +180,7 @@ class _TopicPage:
             hint=hint,
         )
         if detail.last_write_ms is None and detail.messages == 0:
-            figures["last"].set(t("never"))
+            figures["last"].set(t("never written"))
         else:
             figures["last"].set(
                 formats.ago(view, detail.last_write_ms),
@@ -185,7 +217,7 @@ class _TopicPage:
         return {
             "key": each.broker,
             "broker": each.broker,
-            "broker_href": f"/cluster?broker={quote(each.broker, safe='')}",
+            "broker_href": f"/cluster/brokers/{quote(each.broker, safe='')}/0",
             "cluster": each.cluster,
             "address": each.address,
             "queues": f"{each.write_queues} / {each.read_queues}" if known else formats.UNKNOWN,
@@ -261,7 +293,7 @@ class _TopicPage:
             "first": formats.count(each.min_offset),
             "end": formats.count(each.max_offset),
             "messages": formats.count(each.messages),
-            "last_write": t("never") if never else formats.moment(view, each.last_write_ms),
+            "last_write": t("never written") if never else formats.moment(view, each.last_write_ms),
             "access": permission_name(view, permission),
             "access_tone": permission_tone(permission),
         }
@@ -272,10 +304,10 @@ class _TopicPage:
         t = self._t
         columns = [
             Column(name="group", label=t("Group"), kind="link"),
-            Column(name="members", label=t("Members"), kind="number"),
+            Column(name="members", label=t("Connected consumers"), kind="number"),
             Column(name="lag", label=t("Backlog"), kind="number"),
             Column(name="delay", label=t("Time behind")),
-            Column(name="consumed", label=t("Consumed up to")),
+            Column(name="consumed", label=t("Consumed until")),
             Column(name="offsets", label=t("Offsets"), kind="link"),
         ]
         table = DataTable(
@@ -319,11 +351,50 @@ class _TopicPage:
 
     def _messages(self) -> Callable[[], None]:
         t = self._t
-        with ui.element("section").classes("panel"):
-            note(t("Search by time, key or id, filter, and follow new messages."))
-            with ui.element("div").classes("button-row"):
-                ui.link(t("Browse messages"), messages_path(self._topic)).classes("button-link")
-        return lambda: None
+        section_title(t("Newest messages"))
+        panel = Panel(
+            self._view,
+            self._load_messages,
+            self._show_messages,
+            every=2 * EVERY,
+            is_empty=lambda found: not found.items and not found.failures,
+            empty=t("No messages are stored."),
+        )
+        return panel.reload
+
+    async def _load_messages(self) -> MessageList:
+        return await self._view.run(
+            search_messages, topic=self._topic, size=NEWEST, order=Order.NEWEST
+        )
+
+    def _show_messages(self, found: MessageList) -> None:
+        t, view = self._t, self._view
+        failures_note(view, found.failures)
+        columns = [
+            Column(name="stored", label=t("Stored at"), kind="link"),
+            Column(name="queue", label=t("Queue")),
+            Column(name="offset", label=t("Offset"), kind="number"),
+            Column(name="tags", label=t("Tag"), kind="badge"),
+            Column(name="keys", label=t("Keys")),
+            Column(name="size", label=t("Size"), kind="number"),
+            Column(name="body", label=t("Body"), kind="code"),
+        ]
+        rows = [
+            {
+                "key": each.offset_message_id,
+                "stored": formats.moment(view, each.stored_ms),
+                "stored_href": message_path(each.topic, each.message_id),
+                "stored_hint": each.message_id,
+                "queue": f"{each.broker} {each.queue_id}",
+                "offset": formats.count(each.queue_offset),
+                "tags": each.tags or "",
+                "keys": ", ".join(each.keys),
+                "size": formats.size(each.size),
+                "body": each.preview[:80],
+            }
+            for each in found.items
+        ]
+        simple_table(columns, rows, label=t("Newest messages"))
 
     # Settings
 
@@ -374,7 +445,7 @@ def messages_path(topic: str, broker: str = "", queue: int | None = None) -> str
     path = f"/messages?topic={quote(topic, safe='')}"
     if queue is None:
         return path
-    return f"{path}&broker={quote(broker, safe='')}&queue={queue}"
+    return f"{path}&by=queue&queue={quote(f'{broker}/{queue}', safe='')}"
 
 
 def group_path(group: str) -> str:

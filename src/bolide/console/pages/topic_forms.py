@@ -196,7 +196,9 @@ def show_impact(view: View, impact: TopicDeletionImpact) -> None:
             t("Clusters"): ", ".join(impact.clusters),
             t("Messages lost"): formats.count(impact.messages),
             t("Queues"): formats.count(impact.queues),
-            t("Last write"): t("never") if never else formats.ago(view, impact.last_write_ms),
+            t("Last write"): t("never written")
+            if never
+            else formats.ago(view, impact.last_write_ms),
         }
     )
     if not impact.groups:
@@ -217,7 +219,7 @@ def show_impact(view: View, impact: TopicDeletionImpact) -> None:
     ]
     columns = [
         Column(name="group", label=t("Group")),
-        Column(name="members", label=t("Members"), kind="number"),
+        Column(name="members", label=t("Connected consumers"), kind="number"),
         Column(name="backlog", label=t("Backlog"), kind="number"),
     ]
     simple_table(columns, rows, label=t("Groups that consume it"))

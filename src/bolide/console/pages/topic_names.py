@@ -28,7 +28,7 @@ def kind_name(view: View, kind: TopicKind) -> str:
     return {
         TopicKind.NORMAL: t("Normal"),
         TopicKind.FIFO: t("FIFO"),
-        TopicKind.DELAY: t("Delay"),
+        TopicKind.DELAY: t("Delayed"),
         TopicKind.TRANSACTION: t("Transaction"),
         TopicKind.PRIORITY: t("Priority"),
         TopicKind.MIXED: t("Mixed"),
@@ -36,7 +36,7 @@ def kind_name(view: View, kind: TopicKind) -> str:
         TopicKind.UNSPECIFIED: t("Unspecified"),
         TopicKind.RETRY: t("Retry"),
         TopicKind.DEAD_LETTER: t("Dead letters"),
-        TopicKind.PARKED: t("Parked"),
+        TopicKind.PARKED: t("Parked keys"),
         TopicKind.SYSTEM: t("System"),
     }[kind]
 

@@ -192,5 +192,5 @@ def _queues(row: TopicRow) -> str:
 
 def _last_write(view: View, row: TopicRow) -> str:
     if row.last_write_ms is None and row.messages == 0:
-        return view.t("never")
+        return view.t("never written")
     return formats.ago(view, row.last_write_ms)

@@ -46,7 +46,8 @@ class FormDialog:
                 self._error = ui.label().classes("form-error").props("role=alert")
                 self._error.set_visibility(False)
                 with ui.element("div").classes("dialog-buttons"):
-                    ui.button(view.t("Cancel"), on_click=self.close).props("flat no-caps")
+                    leave = view.t("Close") if stay else view.t("Cancel")
+                    ui.button(leave, on_click=self.close).props("flat no-caps")
                     self.button = ui.button(submit, on_click=self._run).props(
                         f"unelevated no-caps {'color=negative' if danger else 'color=primary'}"
                     )

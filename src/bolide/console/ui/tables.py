@@ -1,6 +1,6 @@
 """Tables whose rows come page by page from the server."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -220,27 +220,8 @@ class DataTable(Generic[T]):
             table.add_slot("header-selection", _SELECT_ALL % _literal(self._view.t("Select all")))
             table.add_slot("body-selection", _SELECT % _literal(self._view.t("Select")))
         if self._actions:
-            table.add_slot("body-cell-actions", self._action_cell())
-            table.on("act", self._act)
+            _add_actions(table, self._actions)
         return table
-
-    def _action_cell(self) -> str:
-        buttons = "".join(
-            f'<q-btn flat round dense size="sm" icon="{action.icon}"'
-            f" :aria-label=\"{_literal(action.label)} + ' ' + props.row.key\""
-            f" @click.stop=\"$parent.$emit('act', {{name: '{action.name}', row: props.row}})\">"
-            f"<q-tooltip>{_text(action.label)}</q-tooltip></q-btn>"
-            for action in self._actions.values()
-        )
-        return f'<q-td :props="props" class="row-actions">{buttons}</q-td>'
-
-    async def _act(self, event: events.GenericEventArguments) -> None:
-        action = self._actions.get(str(event.args.get("name")))
-        if action is None:
-            return
-        result = action.handler(event.args["row"])
-        if isinstance(result, Awaitable):
-            await result
 
     def _selected(self, event: events.TableSelectionEventArguments) -> None:
         if self._on_select is not None:
@@ -367,8 +348,42 @@ def _text(text: str) -> str:
     return text.replace("<", "").replace("{", "(").replace("}", ")")
 
 
-def simple_table(columns: Sequence[Column], rows: Iterable[Row], *, label: str) -> ui.table:
+def _add_actions(table: ui.table, actions: Mapping[str, Action]) -> None:
+    """Buttons at the end of each row."""
+    buttons = "".join(
+        f'<q-btn flat round dense size="sm" icon="{action.icon}"'
+        f" :aria-label=\"{_literal(action.label)} + ' ' + props.row.key\""
+        f" @click.stop=\"$parent.$emit('act', {{name: '{action.name}', row: props.row}})\">"
+        f"<q-tooltip>{_text(action.label)}</q-tooltip></q-btn>"
+        for action in actions.values()
+    )
+
+    async def act(event: events.GenericEventArguments) -> None:
+        action = actions.get(str(event.args.get("name")))
+        if action is None:
+            return
+        result = action.handler(event.args["row"])
+        if isinstance(result, Awaitable):
+            await result
+
+    slot = f'<q-td :props="props" class="row-actions">{buttons}</q-td>'
+    table.add_slot("body-cell-actions", slot)
+    table.on("act", act)
+
+
+def simple_table(
+    columns: Sequence[Column],
+    rows: Iterable[Row],
+    *,
+    label: str,
+    actions: Sequence[Action] = (),
+    actions_label: str = "",
+) -> ui.table:
     """A small table without paging, inside a panel; rows as in `DataTable`, with a `key`."""
+    buttons = [
+        {"name": "actions", "label": actions_label, "field": "key", "align": "right"}
+        for _ in actions[:1]
+    ]
     table = ui.table(
         columns=[
             {
@@ -379,7 +394,8 @@ def simple_table(columns: Sequence[Column], rows: Iterable[Row], *, label: str) 
                 "sortable": False,
             }
             for column in columns
-        ],
+        ]
+        + buttons,
         rows=list(rows),
         row_key="key",
         pagination=0,
@@ -388,4 +404,6 @@ def simple_table(columns: Sequence[Column], rows: Iterable[Row], *, label: str) 
     table.classes("simple-table")
     for column in columns:
         table.add_slot(f"body-cell-{column.name}", _cell(column))
+    if actions:
+        _add_actions(table, {action.name: action for action in actions})
     return table

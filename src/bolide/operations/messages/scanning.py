@@ -73,13 +73,14 @@ class QueueReader(Generic[T]):
     found: deque[_Found[T]] = field(default_factory=deque)
     frontier_ms: int | None = None
     """It has looked at everything up to this store time; None before its first block."""
-    scanned: int = 0
     failure: BolideError | None = None
     _block: int = _FIRST_BLOCK
+    _begin: int = 0
     _refuses_filter: bool = False
 
     def __post_init__(self) -> None:
         self.position = min(max(self.spot.position, self.spot.low), self.spot.high)
+        self._begin = self.position
 
     @property
     def queue(self) -> MessageQueue:
@@ -109,6 +110,11 @@ class QueueReader(Generic[T]):
             low=self.spot.low,
             high=self.spot.high,
         )
+
+    @property
+    def scanned(self) -> int:
+        """Messages between the first position and where the next scan begins."""
+        return abs(self.stop.position - self._begin)
 
     @property
     def remaining(self) -> int:
@@ -174,7 +180,6 @@ class QueueReader(Generic[T]):
             if self.ascending:
                 break
         self.position = at if self.ascending else begin
-        self.scanned += at - begin
         self.found.extend(found if self.ascending else reversed(found))
         if seen.count and not pushes:
             self.frontier_ms = seen.last_ms if self.ascending else seen.first_ms

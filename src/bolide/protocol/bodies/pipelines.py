@@ -12,10 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from bolide.model.names import PIPELINE_TOPIC
-
-__all__ = ["PIPELINE_TOPIC"]
-
 VERSION = 1
 LOST_AFTER = 3
 """Missed report intervals after which a run counts as lost."""
