@@ -240,3 +240,20 @@ def test_wrong_options_are_told(words: list[str], code: int, told: str, tmp_path
     assert (ran.returncode, ran.stdout) == (code, "")
     assert told in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['mcp'] = None; from bolide.cli import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", program, "mcp", "-n", NOBODY],
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert 'pip install "bolide[mcp]"' in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1

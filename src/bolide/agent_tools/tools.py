@@ -91,9 +91,9 @@ def name_operations(
 def _short_name(operation: Operation[Any, Any]) -> str:
     module, _, function = operation.name.partition(".")
     for subject in (module, module.removesuffix("s")):
-        verb = function.removesuffix(f"_{subject}")
-        if verb != function:
-            return f"{module}_{verb}"
+        rest = function.removesuffix(f"_{subject}").removeprefix(f"{subject}_")
+        if rest != function:
+            return f"{module}_{rest}"
     return f"{module}_{function}"
 
 

@@ -131,11 +131,12 @@ def test_names_say_the_subject_once() -> None:
             operations.append(Operation(function=act, method="GET", path="/", role=Role.VIEWER))
         return {operation.name: name for name, operation in name_operations(operations).items()}
 
-    assert named("topics.list_topics", "topics.create_topic", "groups.reset_offsets") == {
+    assert named("topics.list_topics", "topics.create_topic", "sending.sending_options") == {
         "topics.list_topics": "topics_list",
         "topics.create_topic": "topics_create",
-        "groups.reset_offsets": "groups_reset_offsets",
+        "sending.sending_options": "sending_options",
     }
+    assert named("groups.reset_offsets") == {"groups.reset_offsets": "groups_reset_offsets"}
     assert named("topics.delete_topic", "topics.delete_topics") == {
         "topics.delete_topic": "topics_delete_topic",
         "topics.delete_topics": "topics_delete_topics",
