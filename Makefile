@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SUITE := $(BIN)/python -m pytest -q -rs -m "not long"
-# Five runs side by side: most of the suite waits, for Java, Spark, timers and other processes.
-SHARES := interop spark clusters rest units
+# Six runs side by side: most of the suite waits, for Java, Spark, timers and other processes.
+SHARES := interop spark clusters browser rest units
 # Tests with Java that go with the rest, so that no share lasts much longer than the others.
 moved := $(patsubst %,tests/interop/test_%.py,metrics mqadmin statistics)
 interop := tests/interop --ignore=tests/interop/matrix $(addprefix --ignore=,$(moved))
@@ -14,9 +14,10 @@ spark := tests/spark tests/interop/matrix tests/crash
 clusters := tests/chaos tests/unit/cluster $(patsubst %,tests/integration/test_%.py,cluster_commands conf_samples \
 	controller elected_masters replicas acting_master examples broker_workers failover pending_work \
 	several_servers)
+browser := tests/browser
 units := tests/unit tests/model tests/contract tests/golden --ignore=tests/unit/cluster
 rest := tests $(addprefix --ignore=,tests/interop/matrix $(filter-out $(moved),$(wildcard tests/interop/test_*.py)) \
-	tests/spark tests/crash $(filter-out --%,$(units)) $(clusters))
+	tests/spark tests/crash $(browser) $(filter-out --%,$(units)) $(clusters))
 # Options for bench-compare, such as COMPARE="--resume --context" or COMPARE="--baseline ../old".
 COMPARE ?=
 # A comparison with another checkout needs no Java and writes no page.
@@ -46,7 +47,8 @@ run: $(VENV)/run.stamp  ## install and start everything, data in ./data
 
 test: $(VENV)/test.stamp  ## install what the tests need and run the whole suite
 	@$(BIN)/python -m tests.interop.apache
-	@$(MAKE) --no-print-directory --keep-going --jobs=5 $(SHARES:%=test-%)
+	@$(BIN)/python -m tests.browser.chromium
+	@$(MAKE) --no-print-directory --keep-going --jobs=6 $(SHARES:%=test-%)
 
 # Clusters come and go with network interfaces, and Java clients that look for their own address at
 # that moment fail. So the tests with namespaces get a network of their own, where that is allowed,
@@ -136,7 +138,7 @@ $(VENV)/build.stamp: $(VENV)/bin/python constraints.txt
 	@touch $@
 
 $(VENV)/run.stamp: $(VENV)/build.stamp $(SOURCES)
-	@$(PIP) --no-build-isolation --editable .
+	@$(PIP) --no-build-isolation --editable ".[console,mcp]"
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/build.stamp $(SOURCES)

@@ -257,7 +257,9 @@ def start_standalone() -> float:
         command = [sys.executable, "-m", "bolide", "standalone", "--data", home]
         command += ["--namesrv-port", str(ports[0]), "--broker-port", str(ports[1])]
         begin = time.perf_counter()
-        process = ChildProcess("bolide standalone", command, os.environ | {"HOME": home})
+        process = ChildProcess(
+            "bolide standalone", command, os.environ | {"HOME": home, "BOLIDE_CONSOLE": "false"}
+        )
         try:
             process.wait_for_line(r"The broker.*boot success")
             return time.perf_counter() - begin

@@ -13,6 +13,8 @@ import pytest
 
 COMMANDS = Path(sys.executable).parent
 PATIENCE = 20.0
+WITHOUT_CONSOLE = {"BOLIDE_CONSOLE": "false"}
+"""The console is a process more, which takes a second of a processor to start."""
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(command: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(COMMANDS / command), *words],
-        env=os.environ | environment,
+        env=WITHOUT_CONSOLE | os.environ | environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -45,6 +47,7 @@ class Running:
         self.output = ""
         self.process = subprocess.Popen(
             [str(COMMANDS / words[0]), *words[1:]],
+            env=WITHOUT_CONSOLE | os.environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

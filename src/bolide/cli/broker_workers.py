@@ -2,7 +2,8 @@
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,8 @@ class Supervised:
     name: str
     data: Path
 
+
+Beside = Callable[[], AbstractAsyncContextManager[None]]
 
 Flags = Mapping[str, Path | bool | None]
 """Command line options; None and False are omitted."""
@@ -89,15 +92,19 @@ def supervise(
     workers: Sequence[Worker],
     log_file: Path | None,
     described: Supervised,
+    beside: Beside = nullcontext,
 ) -> None:
     """Keep servers running until a stop signal.
+
+    Args:
+        beside: what runs while they do, and may fail.
 
     Raises:
         FailedToStart: a server failed to start.
     """
     try:
         # The standard event loop: it is already loaded, and speed does not matter here.
-        ended_cleanly = asyncio.run(_supervise(stages, workers, log_file, described))
+        ended_cleanly = asyncio.run(_supervise(stages, workers, log_file, described, beside))
     finally:
         logs.shutdown()
     if not ended_cleanly:
@@ -109,6 +116,7 @@ async def _supervise(
     workers: Sequence[Worker],
     log_file: Path | None,
     described: Supervised,
+    beside: Beside,
 ) -> bool:
     supervisor = Supervisor(stages)
     _forward_hangups(supervisor, log_file)
@@ -118,7 +126,11 @@ async def _supervise(
             _announce(workers)
             process.report_ready(())  # the records of the workers have the addresses
 
-        await until_stopped(supervisor.run(on_ready), process.report_stopping)
+        async def run() -> None:
+            async with beside():
+                await supervisor.run(on_ready)
+
+        await until_stopped(run(), process.report_stopping)
     logs.flush()  # so that this is the last line
     print("All workers stopped.", flush=True)
     return supervisor.ended_cleanly

@@ -33,10 +33,18 @@ class Kind(StrEnum):
     PROXY = "proxy"
     STANDALONE = "standalone"
     CLUSTER = "cluster"
+    CONSOLE = "console"
     ALL = "all"
 
 
-_STOP_ORDER = (Kind.CLUSTER, Kind.STANDALONE, Kind.BROKER, Kind.CONTROLLER, Kind.NAMESRV)
+_STOP_ORDER = (
+    Kind.CONSOLE,
+    Kind.CLUSTER,
+    Kind.STANDALONE,
+    Kind.BROKER,
+    Kind.CONTROLLER,
+    Kind.NAMESRV,
+)
 """Brokers unregister when they stop, so NameServers stop last."""
 
 

@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from bolide.cli.agents import mcp
 from bolide.cli.command_line import require_spark
+from bolide.cli.console import console
 from bolide.cli.doctor import doctor
 from bolide.cli.local_servers import shutdown, status
 from bolide.cli.pipeline_options import FILE
@@ -252,6 +253,7 @@ app.command()(status)
 app.command()(shutdown)
 app.command(cls=TlsCommand)(doctor)
 app.command(cls=TlsCommand)(mcp)
+app.command(cls=TlsCommand)(console)
 
 for _group, _name, _text in (
     (ClusterGroup, "cluster", "Run a cluster of processes on this machine."),

@@ -21,6 +21,7 @@ from bolide.cli.command_line import (
     Workers,
     parse_settings,
 )
+from bolide.cli.console import PORT as CONSOLE_PORT
 from bolide.cli.process_setup import find_log_config, raise_file_limit, start_logging
 from bolide.lifeline import Lifeline
 from bolide.remoting.event_loop import raise_gc_thresholds
@@ -209,6 +210,10 @@ def standalone(
     namesrv_port: Annotated[int, typer.Option(help="Port of the NameServer.")] = 9876,
     broker_port: Annotated[int, typer.Option(help="Port of the broker.")] = 10911,
     workers: Workers = None,
+    console: Annotated[
+        bool, typer.Option(envvar="BOLIDE_CONSOLE", help="Run the web console beside them.")
+    ] = True,
+    console_port: Annotated[int, typer.Option(help="Port of the web console.")] = CONSOLE_PORT,
     log_config: LogFile = None,
 ) -> None:
     """Run a NameServer and a broker in one process, or with --workers in several.
@@ -222,7 +227,9 @@ def standalone(
         log_file = find_log_config(log_config)
         raise_file_limit()
         level = start_logging(log_file, console=sys.stdout)
-        ports = {"namesrv": namesrv_port, "broker": broker_port}
+        ports = {"namesrv": namesrv_port, "broker": broker_port, "console": console_port}
         given = parse_settings(settings) | ({} if workers is None else {"workers": str(workers)})
-        cluster = StandaloneSettings.of(given, data=data, host=host, ports=ports, level=level)
+        cluster = StandaloneSettings.of(
+            given, data=data, host=host, ports=ports, level=level, console=console
+        )
         serve(cluster, log_file, log_config)

@@ -6,11 +6,12 @@ The broker is imported only if it runs in this process: with --workers it runs i
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from bolide import logs
-from bolide.auth.credentials import with_inner_credentials
+from bolide.auth.credentials import inner_credentials, with_inner_credentials
 from bolide.auth.settings import AccessSettings, refuse_other_classes
 from bolide.broker.multi_process import refuse_unserved_stores
 from bolide.broker.settings.config import BrokerConfig, keys_of, load_settings
@@ -23,6 +24,7 @@ from bolide.cli.broker_workers import (
     shared_file,
     supervise,
 )
+from bolide.cli.console_child import ConsolePlan, console_beside
 from bolide.cli.process_setup import reload_logs
 from bolide.cli.server_process import ServerProcess
 from bolide.config import load, read_file, secret_keys
@@ -61,6 +63,8 @@ class StandaloneSettings:
     controller: ControllerConfig | None
     """The controller inside the NameServer, if there is one."""
     data: Path
+    console: ConsolePlan | None
+    """The console beside the servers, unless it is left out."""
 
     @classmethod
     def of(
@@ -71,6 +75,7 @@ class StandaloneSettings:
         host: str | None,
         ports: Mapping[str, int],
         level: LogLevel,
+        console: bool = False,
     ) -> Self:
         """Load the settings of both servers; keys known to both apply to both.
 
@@ -99,7 +104,16 @@ class StandaloneSettings:
         if loaded.init_authentication_user is None:  # both servers have the same users
             loaded = replace(loaded, init_authentication_user=broker.init_authentication_user)
         controller = name_server.load_controller(loaded, names)
-        return cls(loaded, broker, store, texts, chosen, controller, data)
+        plan = None
+        if console:
+            plan = ConsolePlan(
+                port=ports["console"],
+                data=data / "console",
+                host=host,
+                credentials=_credentials(broker),
+                tls_options=_tls_options(broker),
+            )
+        return cls(loaded, broker, store, texts, chosen, controller, data, plan)
 
 
 def serve(settings: StandaloneSettings, log_file: Path | None, log_config: Path | None) -> None:
@@ -136,7 +150,8 @@ async def _serve(settings: StandaloneSettings, process: ServerProcess) -> None:
             broker_server.announce(broker)
             addresses = name_server.addresses_of(server) + broker_server.addresses_of(broker)
             process.report_ready(addresses)
-            await asyncio.Event().wait()
+            async with console_beside(settings.console, _local_address(settings, server.port)):
+                await asyncio.Event().wait()
 
 
 def _broker(settings: StandaloneSettings, name_server_port: int) -> "Broker":
@@ -173,7 +188,22 @@ def _serve_by_workers(
         servers_of(workers, flags, for_workers),
     ]
     described = Supervised("standalone", settings.broker.broker_name, settings.data)
-    supervise(stages, workers, log_file, described)
+    beside = partial(console_beside, settings.console, for_workers["namesrvAddr"])
+    supervise(stages, workers, log_file, described, beside)
+
+
+def _credentials(broker: BrokerConfig) -> tuple[str, str] | None:
+    found = inner_credentials(broker)
+    return None if found is None else (found.access_key, found.secret_key)
+
+
+def _tls_options(broker: BrokerConfig) -> tuple[str, ...]:
+    """How the console connects: as the broker does, if that uses TLS."""
+    tls = broker.client_tls()
+    if tls is None:
+        return ()
+    files = {"--trust": tls.trust, "--client-certificate": tls.certificate, "--client-key": tls.key}
+    return ("--tls", *(f"{name}={file}" for name, file in files.items() if file))
 
 
 def _secrets_of(settings: AccessSettings) -> dict[str, str]:

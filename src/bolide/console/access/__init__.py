@@ -1,0 +1,1 @@
+"""Who may use the console: its accounts, log-ins, sessions and roles."""

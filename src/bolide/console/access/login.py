@@ -1,0 +1,128 @@
+"""Logging in: with an account of the console, or with a user of the cluster."""
+
+import secrets
+from dataclasses import dataclass
+from math import ceil
+
+from bolide.admin import AdminClient
+from bolide.console.access.accounts import Account, Accounts
+from bolide.console.access.attempts import Attempts
+from bolide.errors import BolideError
+from bolide.operations.cluster import Identity
+from bolide.operations.declaration import Role
+from bolide.operations.errors import OperationError
+from bolide.protocol.refusals import Refusal, RequestCodeNotSupported
+from bolide.remoting.errors import RemotingError
+from bolide.remoting.tls import ClientTls
+
+
+class LoginFailed(OperationError):
+    """Name or password are wrong."""
+
+    def __init__(self) -> None:
+        super().__init__("the name or the password is wrong")
+
+
+class TooManyAttempts(OperationError):
+    """Too many log-ins have failed."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = ceil(seconds)
+        super().__init__(f"too many attempts; try again in {self.seconds} s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedIn:
+    """Who has logged in."""
+
+    user: str
+    role: Role
+    identity: Identity | None = None
+    must_change: bool = False
+
+
+class Login:
+    """Checks names and passwords."""
+
+    def __init__(
+        self, accounts: Accounts, name_servers: str, *, tls: ClientTls | None = None
+    ) -> None:
+        self._accounts = accounts
+        self._name_servers = name_servers
+        self._tls = tls
+        self._attempts = Attempts()
+
+    async def check(self, name: str, password: str, address: str) -> LoggedIn:
+        """Raises LoginFailed or TooManyAttempts."""
+        wait = self._attempts.wait(name, address)
+        if wait > 0:
+            raise TooManyAttempts(wait)
+        self._attempts.failed(name, address)  # until shown otherwise: attempts run side by side
+        found = await self._of_console(name, password) or await self._of_cluster(name, password)
+        if found is None:
+            raise LoginFailed
+        self._attempts.succeeded(name, address)
+        return found
+
+    async def _of_console(self, name: str, password: str) -> LoggedIn | None:
+        account: Account | None = await self._accounts.verify(name, password)
+        if account is None:
+            return None
+        return LoggedIn(user=account.name, role=account.role, must_change=account.must_change)
+
+    async def _of_cluster(self, name: str, password: str) -> LoggedIn | None:
+        """A user whose signature the cluster checks: a wrong one must be refused there."""
+        if not name or not password:
+            return None
+        identity = Identity(access_key=name, secret_key=password)
+        role = await self._role_at_cluster(identity)
+        if role is None:
+            return None
+        wrong = Identity(access_key=name, secret_key=secrets.token_hex(16))
+        if await self._role_at_cluster(wrong) is not None:
+            return None  # it checks nothing, and any password would do
+        return LoggedIn(user=name, role=role, identity=identity)
+
+    async def _role_at_cluster(self, identity: Identity) -> Role | None:
+        try:
+            async with AdminClient(
+                self._name_servers,
+                access_key=identity.access_key,
+                secret_key=identity.secret_key,
+                tls=self._tls,
+            ) as admin:
+                return await _role(admin, identity)
+        except BolideError:
+            return None
+
+
+async def _role(admin: AdminClient, identity: Identity) -> Role | None:
+    """Brokers are asked: their access control guards the messages."""
+    for broker in (await admin.clusters.info()).broker_addr_table.values():
+        for address in broker.broker_addrs.values():
+            try:
+                return await _role_at(admin, address, identity)
+            except RemotingError:
+                continue  # the next one
+    return None
+
+
+async def _role_at(admin: AdminClient, address: str, identity: Identity) -> Role | None:
+    try:
+        answer = await admin.permissions.who_am_i(address)
+    except RequestCodeNotSupported:
+        return await _role_at_rocketmq(admin, address, identity)
+    if answer.access_key != identity.access_key:
+        return None
+    return Role.ADMIN if answer.is_super else Role.OPERATOR
+
+
+async def _role_at_rocketmq(admin: AdminClient, address: str, identity: Identity) -> Role:
+    """RocketMQ has no request that tells who one is; this one its access control guards."""
+    await admin.brokers.config(address)
+    try:
+        user = await admin.users.find(address, identity.access_key or "")
+    except Refusal:  # ACL 1.0 has no such request
+        return Role.OPERATOR
+    is_super = user is not None and (user.user_type or "").lower() == "super"
+    return Role.ADMIN if is_super else Role.OPERATOR

@@ -1,0 +1,195 @@
+"""`Console`: what the pages and the HTTP API work with, from start to stop."""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from time import time
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from bolide.admin import AdminClient
+from bolide.console.access.accounts import Accounts
+from bolide.console.access.login import Login
+from bolide.console.access.sessions import Session, Sessions
+from bolide.console.settings import ConsoleSettings
+from bolide.operations.audit_store import AuditStore
+from bolide.operations.cluster import Cluster, Identity
+from bolide.operations.declaration import Operation
+from bolide.operations.door import Caller, Door
+from bolide.operations.errors import OperationError
+from bolide.private_files import make_directory
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_KEEP_PASSWORD = 60.0
+
+
+class SessionEnded(OperationError):
+    """The session has expired, or its user has logged out."""
+
+    def __init__(self) -> None:
+        super().__init__("the session has ended; log in again")
+
+
+class PasswordToChange(OperationError):
+    """The password is a one-time password."""
+
+    def __init__(self) -> None:
+        super().__init__("choose a password of your own first")
+
+
+class Console:
+    """The state behind all pages: accounts, sessions, audit log, and connections by identity."""
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self.settings = settings
+        self.accounts = Accounts(settings.data / "accounts.json")
+        self.sessions = Sessions(
+            lifetime=settings.session_hours * 3600, idle_limit=settings.idle_minutes * 60
+        )
+        self.login = Login(self.accounts, settings.name_servers, tls=settings.tls)
+        self._stack = AsyncExitStack()
+        self._clusters: dict[Identity, Cluster] = {}
+        self._by_password: dict[bytes, Session] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        make_directory(self.settings.data)
+        self.audit = await self._stack.enter_async_context(
+            AuditStore(self.settings.data / "audit.sqlite")
+        )
+        self.door = Door(self.audit)
+        self._clusters[self.settings.identity] = await self._connect(self.settings.identity)
+        self._tasks.add(asyncio.create_task(self.sessions.sweep(), name="console sessions"))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for identity, cluster in self._clusters.items():
+            if identity != self.settings.identity:
+                await cluster.admin.__aexit__(None, None, None)
+        await self._stack.aclose()
+
+    async def cluster_of(self, session: Session) -> Cluster:
+        """The cluster as the user of a session sees it."""
+        identity = session.identity or self.settings.identity
+        if identity not in self._clusters:
+            connected = await self._connect(identity)
+            if identity in self._clusters:  # another request of the same user was faster
+                await connected.admin.__aexit__(None, None, None)
+            else:
+                self._clusters[identity] = connected
+        return self._clusters[identity]
+
+    async def log_in(self, name: str, password: str, address: str) -> tuple[str, Session]:
+        """Returns the token for the cookie, and the session.
+
+        Raises:
+            LoginFailed: name or password are wrong.
+            TooManyAttempts: it is not even tried.
+        """
+        found = await self.login.check(name, password, address)
+        token, session = self.sessions.start(
+            found.user, found.role, identity=found.identity, must_change=found.must_change
+        )
+        if found.identity is not None:
+            session.on_end.add(partial(self._release, found.identity))
+        return token, session
+
+    async def session_of_password(self, name: str, password: str, address: str) -> Session:
+        """The session of a program that sends name and password with every request.
+
+        It is kept for a minute, so that not every request costs a log-in.
+        """
+        key = hashlib.sha256(f"{address}\0{name}\0{password}".encode()).digest()
+        session = self._by_password.get(key)
+        if session is None or not session.is_valid:
+            _, session = await self.log_in(name, password, address)
+            session.expires = min(session.expires, time() + _KEEP_PASSWORD)
+            self._by_password[key] = session
+            session.on_end.add(partial(self._forget_password, key))
+        return session
+
+    async def run(
+        self,
+        session: Session,
+        operation: Operation[P, T],
+        arguments: Mapping[str, Any],
+        *,
+        source: str,
+        confirmation: str | None = None,
+    ) -> T:
+        """Run an operation for the user of a session, if the session is still valid.
+
+        Raises:
+            SessionEnded: it is not.
+            BolideError: see `Door.run`.
+        """
+        caller = self._caller(session, source)
+        cluster = await self.cluster_of(session)
+        return await self.door.run(operation, cluster, caller, arguments, confirmation=confirmation)
+
+    async def preview(
+        self,
+        session: Session,
+        operation: Operation[Any, Any],
+        arguments: Mapping[str, Any],
+        *,
+        source: str,
+    ) -> tuple[object, str]:
+        """See `Door.preview`."""
+        caller = self._caller(session, source)
+        return await self.door.preview(operation, await self.cluster_of(session), caller, arguments)
+
+    def _caller(self, session: Session, source: str) -> Caller:
+        require_valid(session)
+        return Caller(name=session.user, role=session.role, source=source)
+
+    async def _connect(self, identity: Identity) -> Cluster:
+        admin = AdminClient(
+            self.settings.name_servers,
+            access_key=identity.access_key,
+            secret_key=identity.secret_key,
+            tls=self.settings.tls,
+        )
+        await admin.__aenter__()
+        if identity == self.settings.identity:
+            self._stack.push_async_exit(admin)
+        return Cluster(
+            admin=admin,
+            name_servers=self.settings.name_servers,
+            identity=identity,
+            tls=self.settings.tls,
+            own_audit=self.audit,
+        )
+
+    def _forget_password(self, key: bytes) -> None:
+        self._by_password.pop(key, None)
+
+    def _release(self, identity: Identity) -> None:
+        """Close the connections of a user of the cluster who has no session any more."""
+        if any(s.identity == identity for s in self.sessions.open()):
+            return
+        cluster = self._clusters.pop(identity, None)
+        if cluster is not None:
+            closing = asyncio.ensure_future(cluster.admin.__aexit__(None, None, None))
+            self._tasks.add(closing)
+            closing.add_done_callback(self._tasks.discard)
+
+
+def require_valid(session: Session) -> None:
+    """Raises SessionEnded or PasswordToChange."""
+    if not session.is_valid:
+        raise SessionEnded
+    if session.must_change:
+        raise PasswordToChange

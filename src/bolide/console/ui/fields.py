@@ -1,0 +1,67 @@
+"""Inputs of forms, all of the same look."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nicegui import ui
+
+Check = Callable[[str], str | None]
+"""Takes the text of a field; returns what is wrong with it."""
+
+
+def text(
+    label: str,
+    value: str = "",
+    *,
+    check: Check | None = None,
+    hint: str = "",
+    password: bool = False,
+) -> ui.input:
+    field = ui.input(label=label, value=value, validation=check, password=password)
+    field.props("outlined dense autocomplete=off").classes("full")
+    if hint:
+        field.props["hint"] = hint
+    return field
+
+
+def area(label: str, value: str = "", *, hint: str = "", rows: int = 5) -> ui.textarea:
+    field = ui.textarea(label=label, value=value)
+    field.props(f"outlined dense rows={rows}").classes("full mono")
+    if hint:
+        field.props["hint"] = hint
+    return field
+
+
+def number(
+    label: str,
+    value: float | None,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    hint: str = "",
+) -> ui.number:
+    field = ui.number(label=label, value=value, min=minimum, max=maximum, precision=0)
+    field.props("outlined dense").classes("full")
+    if hint:
+        field.props["hint"] = hint
+    return field
+
+
+def choice(
+    label: str,
+    options: Mapping[Any, str] | list[Any],
+    value: Any = None,
+    *,
+    on_change: Callable[..., Any] | None = None,
+    multiple: bool = False,
+    search: bool = False,
+) -> ui.select:
+    given = dict(options) if isinstance(options, Mapping) else options
+    field = ui.select(
+        given, label=label, value=value, on_change=on_change, multiple=multiple, with_input=search
+    )
+    return field.props("outlined dense options-dense").classes("full")
+
+
+def switch(label: str, value: bool = False, **options: Any) -> ui.switch:
+    return ui.switch(label, value=value, **options)

@@ -1,0 +1,228 @@
+"""The frame around every page: navigation, search, language, theme and account."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from urllib.parse import quote, unquote
+from zoneinfo import ZoneInfo
+
+from fastapi import Request
+from nicegui import Client, PageArguments, ui
+from nicegui.page import page as nicegui_page
+
+from bolide.console.languages import Language, Translate, translator
+from bolide.console.pages.all_pages import PAGES
+from bolide.console.pages.declaration import PageSpec, Section
+from bolide.console.service import Console
+from bolide.console.ui.panels import empty_state
+from bolide.console.ui.view import View, parse_url
+from bolide.console.web import cookies
+from bolide.console.web.guard import language_of_request, theme_of_request
+from bolide.console.web.sockets import bind_page
+from bolide.version import __version__
+
+_CSS = f'<link rel="stylesheet" href="/static/console.css?{__version__}">'
+_SCRIPT = f'<script src="/static/console.js?{__version__}"></script>'
+
+
+class _Page(nicegui_page):
+    """A page in the language and theme of who asks for it."""
+
+    def resolve_language(self) -> Language:  # type: ignore[override]
+        return language_of_request.get()
+
+    def resolve_dark(self) -> bool | None:
+        return theme_of_request.get()
+
+
+def add_pages(console: Console) -> None:
+    """Serve all pages: one NiceGUI page that changes its contents with the path."""
+
+    async def root(request: Request, client: Client, _rest: str = "") -> None:
+        _build(console, request, client)
+
+    _Page("/{_rest:path}", response_timeout=10.0)(root)
+
+
+def _build(console: Console, request: Request, client: Client) -> None:
+    # The path as the browser sent it: names of topics may have a %.
+    raw = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0]
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    client.sub_pages_router.current_path = (raw or "/") + (f"?{query}" if query else "")
+    session = request.state.session
+    bind_page(client, session)
+    view = View(
+        console=console,
+        session=session,
+        client=client,
+        language=language_of_request.get(),
+        t=translator(language_of_request.get()),
+        time_zone=_time_zone(request.cookies.get(cookies.TIME_ZONE)),
+        address=request.client.host if request.client else "",
+        query={},
+    )
+    ui.add_head_html(_CSS + _SCRIPT)
+    ui.colors(primary="#3b5bdb", negative="#c92a2a", positive="#2b8a3e", warning="#e67700")
+    ui.dark_mode(theme_of_request.get())
+    ui.link(view.t("Skip to the contents"), "#contents").classes("skip-link")
+    with ui.element("div").classes("shell"):
+        entries = _navigation(view)
+        _top_bar(view)
+        with ui.element("main").classes("contents").props("id=contents tabindex=-1"):
+            routes = {path: _builder(view, spec) for path, spec in PAGES.items()}
+            pages = ui.sub_pages(routes, show_404=False)
+            with pages:
+                if not pages.default_slot.children:
+                    _not_found(view)
+    mark = partial(_mark_current, entries)
+    mark(client.sub_pages_router.current_path)
+    client.sub_pages_router.on_path_changed(mark)
+
+
+def _builder(view: View, spec: PageSpec) -> Callable[[PageArguments], None]:
+    def build(arguments: PageArguments) -> None:
+        view.path, view.query = parse_url(view.client.sub_pages_router.current_path)
+        if not view.may(spec.role):
+            empty_state(view.t("Your role may not see this page."))
+            return
+        names = {name: unquote(value) for name, value in arguments.path_parameters.items()}
+        spec.build(view, **names)
+
+    return build
+
+
+def _not_found(view: View) -> None:
+    empty_state(view.t("There is no such page."), hint=view.t("Choose one from the navigation."))
+
+
+def _navigation(view: View) -> dict[str, ui.element]:
+    """The navigation; returns its links by path."""
+    t = view.t
+    entries: dict[str, ui.element] = {}
+    with ui.element("nav").classes("side").props(f'id=side aria-label="{t("Pages")}"'):
+        with ui.element("a").props("href=/").classes("brand"):
+            ui.element("img").props('src=/static/bolide.svg alt="" width=30 height=30')
+            ui.label("Bolide").classes("brand-name")
+        for section in Section:
+            pages = [spec for spec in PAGES.values() if spec.section is section]
+            pages = [spec for spec in pages if view.may(spec.role)]
+            if not pages:
+                continue
+            ui.label(t(section.value)).classes("side-section")
+            for spec in sorted(pages, key=lambda each: each.order):
+                with ui.element("a").classes("side-link") as entry:
+                    entry.props(f'href="{spec.path}"')
+                    ui.icon(spec.icon).props("aria-hidden=true")
+                    ui.label(t(spec.title))
+                entries[spec.path] = entry
+        ui.label(f"Bolide {__version__}").classes("side-foot")
+    ui.element("button").classes("side-shade").props(
+        f'type=button tabindex=-1 aria-label="{t("Close the navigation")}" data-close-side'
+    )
+    return entries
+
+
+def _mark_current(entries: dict[str, ui.element], url: str) -> None:
+    path, _ = parse_url(url)
+    for own, entry in entries.items():
+        is_current = path == own or (own != "/" and path.startswith(own + "/"))
+        if is_current:
+            entry.props("aria-current=page")
+        else:
+            entry.props(remove="aria-current")
+
+
+def _top_bar(view: View) -> None:
+    t = view.t
+    with ui.element("header").classes("top"):
+        with ui.element("button").classes("icon-button side-toggle") as toggle:
+            toggle.props("type=button aria-controls=side data-open-side")
+            toggle.props(f'aria-label="{t("Open the navigation")}"')
+            ui.icon("menu").props("aria-hidden=true")
+        _search(view)
+        with ui.element("div").classes("top-end"):
+            ui.label(view.console.settings.name_servers).classes("top-cluster mono").tooltip(
+                t("NameServers")
+            )
+            _language_button(view)
+            _menu_of_themes(t)
+            _account_menu(view)
+
+
+def _search(view: View) -> None:
+    """Go to a topic, a group or a message by its name or id."""
+    t = view.t
+
+    def go() -> None:
+        text = (field.value or "").strip()
+        if text:
+            view.open(search_target(text, goal.value))
+
+    with ui.element("form").classes("top-search").props('role=search onsubmit="return false"'):
+        goal = ui.select(
+            {"topic": t("Topic"), "group": t("Group"), "message": t("Message")}, value="topic"
+        ).props(f'dense borderless options-dense aria-label="{t("What to find")}"')
+        field = ui.input(placeholder=t("Go to…")).props(
+            f'dense borderless aria-label="{t("Name or id")}"'
+        )
+        field.on("keydown.enter", go)
+
+
+def search_target(text: str, goal: str) -> str:
+    """Where the search field leads."""
+    if goal == "message":
+        return f"/messages?id={quote(text, safe='')}"
+    return f"/{'topics' if goal == 'topic' else 'consumers'}?search={quote(text, safe='')}"
+
+
+def _language_button(view: View) -> None:
+    other = Language.ENGLISH if view.language is Language.CHINESE else Language.CHINESE
+    with (
+        ui.element("button")
+        .classes("icon-button")
+        .props(
+            f'type=button lang={other} aria-label="{other.own_name}"'
+            f' data-cookie="{cookies.LANGUAGE}={other}"'
+        )
+    ):
+        ui.label("EN" if other is Language.ENGLISH else "中")
+
+
+def _menu_of_themes(t: Translate) -> None:
+    opener = ui.button(icon="contrast")
+    opener.props(f'flat round dense aria-label="{t("Theme and time")}"')
+    with opener, ui.menu().props("auto-close"):
+        for value, text in (
+            ("light", t("Light")),
+            ("dark", t("Dark")),
+            ("auto", t("Automatic")),
+        ):
+            _cookie_item(text, f"{cookies.THEME}={value}")
+        ui.separator()
+        _cookie_item(t("Times of this computer"), f"{cookies.TIME_ZONE}=browser")
+        _cookie_item(t("Times in UTC"), f"{cookies.TIME_ZONE}=UTC")
+
+
+def _cookie_item(text: str, cookie: str) -> None:
+    ui.menu_item(text).props(f'data-cookie="{cookie}"')
+
+
+def _account_menu(view: View) -> None:
+    t = view.t
+    session = view.session
+    opener = ui.button(icon="account_circle")
+    opener.props(f'flat round dense aria-label="{t("Account")}"')
+    with opener, ui.menu():
+        ui.label(session.user).classes("menu-user")
+        ui.label(t(session.role.label)).classes("menu-role")
+        ui.separator()
+        ui.menu_item(t("Account"), on_click=lambda: view.open("/account"))
+        ui.menu_item(t("HTTP API")).props('data-open="/api/docs"')
+        if view.console.settings.login:
+            ui.menu_item(t("Log out")).props("data-logout")
+
+
+def _time_zone(given: str | None) -> ZoneInfo:
+    with suppress(ValueError, OSError, KeyError):
+        return ZoneInfo(unquote(given or "UTC"))
+    return ZoneInfo("UTC")
