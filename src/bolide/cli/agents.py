@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -29,14 +30,23 @@ class RoleName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Http:
+    """Where and how to serve HTTP."""
+
+    listener: socket.socket
+    token: str
+    is_new_token: bool
+    allow_hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Wish:
     """What the command line asks for."""
 
     name_server: str | None
     role: RoleName
     allow_writes: bool
-    http: tuple[str, int] | None
-    allow_hosts: tuple[str, ...]
+    http: "_Http | None"
     audit_file: Path
     timeout: float
 
@@ -96,16 +106,16 @@ def mcp(
         raise typer.BadParameter("--allow-writes needs --role operator or admin")
     if allow_hosts and http is None:
         raise typer.BadParameter("--allow-host needs --http")
-    wish = _Wish(
-        name_server=name_server,
-        role=chosen,
-        allow_writes=allow_writes,
-        http=_http_address(http) if http is not None else None,
-        allow_hosts=tuple(allow_hosts or ()),
-        audit_file=audit_file or Path.home() / ".bolide" / "mcp-audit.db",
-        timeout=timeout,
-    )
+    address = _http_address(http) if http is not None else None
     with require_extra("mcp", _PACKAGES), ExitOnError():
+        wish = _Wish(
+            name_server=name_server,
+            role=chosen,
+            allow_writes=allow_writes,
+            http=_listen(address, allow_hosts or []) if address is not None else None,
+            audit_file=audit_file or Path.home() / ".bolide" / "mcp-audit.db",
+            timeout=timeout,
+        )
         asyncio.run(_serve(wish))
 
 
@@ -116,6 +126,18 @@ def _http_address(text: str) -> tuple[str, int]:
         return split_address(text if ":" in text else f"127.0.0.1:{text}")
     except ValueError as exc:
         raise typer.BadParameter(f"--http: {exc}, or a port") from exc
+
+
+def _listen(address: tuple[str, int], allow_hosts: list[str]) -> _Http:
+    from bolide.agent_tools import http  # noqa: PLC0415
+
+    token, is_new = http.choose_token(os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE)
+    return _Http(
+        listener=http.listen(*address),
+        token=token,
+        is_new_token=is_new,
+        allow_hosts=tuple(allow_hosts),
+    )
 
 
 async def _serve(wish: _Wish) -> None:
@@ -169,28 +191,24 @@ async def _serve(wish: _Wish) -> None:
         if wish.http is None:
             await stdio.serve(server.protocol, stop)
         else:
-            await _serve_http(server, wish, stop)
+            await _serve_http(server, wish.http, stop)
     logs.shutdown()
 
 
-async def _serve_http(server: "AgentServer", wish: _Wish, stop: asyncio.Event) -> None:
+async def _serve_http(server: "AgentServer", chosen: _Http, stop: asyncio.Event) -> None:
     from bolide.agent_tools import http  # noqa: PLC0415
     from bolide.remoting.address import format_address, is_loopback_host  # noqa: PLC0415
 
-    assert wish.http is not None
-    token, is_new = http.choose_token(os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE)
-    listener = http.listen(*wish.http)
-    address = format_address(listener.getsockname())
-    print(f"Serving the Model Context Protocol at http://{address}{http.PATH}", file=sys.stderr)
-    if is_new:
-        print(f"Token: {token}", file=sys.stderr)
-    if not is_loopback_host(wish.http[0]):
-        print(
-            "Reachable from the network, and not encrypted: put a proxy with TLS in front.",
-            file=sys.stderr,
-        )
-    sys.stderr.flush()
-    await http.serve(server.protocol, listener, token, stop, more_hosts=wish.allow_hosts)
+    listening = chosen.listener.getsockname()
+    told = [f"Serving the Model Context Protocol at http://{format_address(listening)}{http.PATH}"]
+    if chosen.is_new_token:
+        told.append(f"Token: {chosen.token}")
+    if not is_loopback_host(listening[0]):
+        told.append("Reachable from the network, and not encrypted: put a proxy with TLS in front.")
+    print("\n".join(told), file=sys.stderr, flush=True)
+    await http.serve(
+        server.protocol, chosen.listener, chosen.token, stop, more_hosts=chosen.allow_hosts
+    )
 
 
 def _user_name() -> str:
