@@ -31,8 +31,9 @@ __all__ = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Only as long as its tests run: its event loop would be in the way of other tests."""
     path = chromium.find()
     if path is None:
         pytest.skip(chromium.ADVICE)
@@ -43,7 +44,7 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The cluster and console of `bolide standalone`."""
     home = tmp_path_factory.mktemp("site")
@@ -51,7 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def logged_in(browser: Browser, site: Site) -> Any:
     """The cookies of admin, logged in once."""
     context = browser.new_context()

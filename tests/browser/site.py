@@ -7,7 +7,7 @@ needs one, such as `AdminClient`, runs in a thread of its own: `Site.ask`.
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +71,9 @@ def in_thread(act: Callable[[], Awaitable[T]]) -> T:
 
 
 @contextmanager
-def serve_site(home: Path, *words: str) -> Iterator[Site]:
+def serve_site(
+    home: Path, *words: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Site]:
     """`bolide standalone` with its console, in a directory."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("BOLIDE_", "NAMESRV_"))]:
@@ -80,6 +82,8 @@ def serve_site(home: Path, *words: str) -> Iterator[Site]:
         patch.setenv("TMPDIR", str(home))
         patch.setenv("BOLIDE_CONSOLE", "true")
         patch.setenv("BOLIDE_CONSOLE_PASSWORD", PASSWORD)
+        for name, value in (environment or {}).items():
+            patch.setenv(name, value)
         place = ("--host", "127.0.0.1", "--data", str(home / "data"))
         ports = (*PORTS, "--console-port", "0")
         running = Running("bolide", "standalone", *place, *ports, *SMALL, *words)
@@ -162,4 +166,4 @@ def watched_page(
         yield opened
     finally:
         context.close()
-    assert watched.problems == []
+    assert not watched.problems, watched.problems

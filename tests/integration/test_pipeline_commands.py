@@ -1,4 +1,4 @@
-"""What runs of pipelines tell on BOLIDE_PIPELINES, and the commands that read it; without Spark."""
+"""What runs of pipelines report to the cluster, and the commands that read it; without Spark."""
 
 import json
 import subprocess
@@ -14,9 +14,10 @@ from typer.testing import CliRunner, Result
 
 from bolide.arrow.cluster import Connection
 from bolide.cli import app
+from bolide.protocol.bodies.pipelines import VERSION, Progress, State, StopRequest
 from bolide.spark.pipelines.errors import AlreadyRunning
 from bolide.spark.pipelines.monitoring.reporter import Reporter, new_run
-from bolide.spark.pipelines.monitoring.status_topic import Event, Kind, Progress, State, StatusTopic
+from bolide.spark.pipelines.monitoring.status_topic import StatusTopic
 from bolide.spark.pipelines.runner import refuse_second_run
 from tests.support.cluster_process import ClusterProcess, cluster_process
 
@@ -75,7 +76,7 @@ def test_a_run_is_listed_shown_and_stopped_by_other_programs(
 
         def end() -> None:
             stop.wait(PATIENCE)
-            reports.set_state(Kind.STOPPED)
+            reports.set_state(State.STOPPED)
 
         ending = threading.Thread(target=end)
         ending.start()
@@ -139,7 +140,7 @@ def test_a_run_whose_process_was_killed_may_be_started_again_at_once(
 
 
 def test_a_listener_hears_what_comes_after_it_began(connection: Connection) -> None:
-    asked = Event(kind=Kind.REQUEST_STOP, pipeline="heard")
+    asked = StopRequest(version=VERSION, pipeline="heard")
     with StatusTopic(connection) as teller, StatusTopic(connection) as listener:
         teller.ensure_topic()
         teller.publish(asked)

@@ -80,7 +80,9 @@ async def check_look_up(desk: Desk, ids: list[str]) -> None:
     assert sorted(got) == [*range(COUNT)]
     (row,) = (await desk("messages.find_by_key", topic=TOPIC, key="k155")).items
     assert (row.preview, row.tags) == ("155", "t2")
-    by_offset_id = await desk("messages.view_message", topic=TOPIC, message_id=row.offset_message_id)
+    by_offset_id = await desk(
+        "messages.view_message", topic=TOPIC, message_id=row.offset_message_id
+    )
     assert by_offset_id.row == row
     assert by_offset_id.properties == {"n": "155"}
 

@@ -13,7 +13,8 @@ import pytest
 
 from bolide import Message
 from bolide.arrow.cluster import Connection
-from bolide.spark.pipelines.monitoring.status_topic import State, StatusTopic
+from bolide.protocol.bodies.pipelines import State
+from bolide.spark.pipelines.monitoring.status_topic import StatusTopic
 from tests.interop.apache import Unobtainable
 from tests.support import sqlite_driver
 from tests.support.cluster_process import ClusterProcess

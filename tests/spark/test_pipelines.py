@@ -1,24 +1,30 @@
 """Pipelines on a real cluster: declared in files, restarted, stopped, watched, mirrored."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from bolide import Message
+from bolide.admin import AdminClient
 from bolide.arrow.cluster import Connection, ask
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
+from bolide.operations.cluster import Cluster as OperatedCluster
+from bolide.operations.pipelines import PipelineView, get_pipeline
+from bolide.protocol.bodies.pipelines import Progress, RunState, State
 from bolide.spark.pipelines import runner
 from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
 from bolide.spark.pipelines.declared import read_pipeline
 from bolide.spark.pipelines.definition import StepFailed
 from bolide.spark.pipelines.errors import AlreadyRunning, RunFailed
-from bolide.spark.pipelines.monitoring.status_topic import Progress, RunState, State, StatusTopic
+from bolide.spark.pipelines.monitoring.status_topic import StatusTopic
 from bolide.spark.pipelines.runner import RunControls, explain, refuse_second_run
 from tests.support.cluster_process import ClusterProcess
 from tests.support.commands import run
@@ -110,6 +116,34 @@ checkpoint: {tmp_path}/checkpoint
     )
     assert [state.state for state in states_of(cluster, "even-orders")] == [State.FINISHED] * 2
     assert [state.progress.rows for state in states_of(cluster, "even-orders")] == [20, 100]
+    check_reports(cluster, "even-orders", group)
+
+
+def check_reports(cluster: ClusterProcess, name: str, group: str) -> None:
+    """What the console shows of a pipeline that has read all of PipelineOrders."""
+
+    async def fetch() -> PipelineView:
+        async with AdminClient(cluster.address) as admin:
+            seen = OperatedCluster(admin=admin, name_servers=cluster.address)
+            return await get_pipeline.function(seen, pipeline=name)
+
+    view = asyncio.run(fetch())
+    last = view.last
+    assert (last.state, last.kind, last.group, last.spark) == (
+        State.FINISHED,
+        "file",
+        group,
+        version("pyspark"),
+    )
+    assert [(each.topic, each.messages, each.seconds) for each in last.topics] == [
+        ("PipelineOrders", 0, 0.0)
+    ]
+    assert last.committed_ms is not None
+    assert last.started_ms <= last.committed_ms <= last.reported_ms + 1000
+    assert len(view.runs) == 2
+    rows = [point.rows for point in view.points]
+    assert rows.count(100) >= 1
+    assert rows[-1] == 20
 
 
 async def _ends(cluster: object, queues: list[MessageQueue]) -> dict[MessageQueue, int]:

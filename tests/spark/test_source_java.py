@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bolide import Message
 from bolide.arrow.cluster import Connection
+from bolide.protocol.bodies.pipelines import State
 from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
 from bolide.spark.pipelines.errors import RunFailed
-from bolide.spark.pipelines.monitoring.status_topic import State, StatusTopic
+from bolide.spark.pipelines.monitoring.status_topic import StatusTopic
 from bolide.spark.pipelines.runner import run
 from tests.interop.bench import Bench
 from tests.interop.conftest import obtain_or_skip

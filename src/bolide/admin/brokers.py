@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from bolide import properties
 from bolide.admin.errors import BrokerUnknown
-from bolide.admin.servers import Servers, gather_by_key
+from bolide.admin.servers import Peer, Servers, gather_by_key
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.consumers import ColdReadInfo, ProducerTable
 from bolide.protocol.bodies.data_version import DataVersion
@@ -101,6 +101,10 @@ class Brokers:
         """
         code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
         return (await self._servers.call(address, code)).version
+
+    async def peer(self, address: str) -> Peer:
+        """The version of a broker, and whether it is one of Bolide."""
+        return await self._servers.peer(address, RequestCode.GET_BROKER_CONFIG)
 
     async def update_config(self, address: str, changes: Mapping[str, str]) -> None:
         """Change settings; the broker saves them in its configuration file.

@@ -119,6 +119,14 @@ class AdminClient:
         self.policies = Policies(servers)
         self.permissions = Permissions(servers)
 
+    def use_tls(self, tls: ClientTls | None) -> None:
+        """Use other TLS settings, or plain text, for all later requests; those in flight fail.
+
+        Raises:
+            ConfigError: a TLS file cannot be used; nothing is changed.
+        """
+        self._remoting.use_tls(tls)
+
     async def __aenter__(self) -> Self:
         await self._remoting.__aenter__()
         return self

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from bolide import properties
-from bolide.admin.servers import Servers
+from bolide.admin.servers import Peer, Servers
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.controller import ElectedMaster, ReplicasTable
 from bolide.protocol.codes import RequestCode
@@ -48,6 +48,10 @@ class Controllers:
         """The settings of one controller, as text."""
         reply = await self._servers.call(address, RequestCode.GET_CONTROLLER_CONFIG)
         return properties.parse(reply.body.decode())
+
+    async def peer(self, address: str) -> Peer:
+        """The version of a controller, and whether it is one of Bolide."""
+        return await self._servers.peer(address, RequestCode.GET_CONTROLLER_CONFIG)
 
     async def update_config(self, address: str, changes: Mapping[str, str]) -> None:
         """Change settings of one controller; raises NoPermission or InvalidParameter."""

@@ -8,14 +8,23 @@ before a crash, or if brokers have no key index: then it is sent twice, as with 
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from bolide.admin.errors import AdminError
+from bolide.admin.dead_letter_records import (
+    DeadLetter,
+    Extent,
+    Selection,
+    copy_of,
+    dead_letter,
+)
+from bolide.admin.errors import AdminError, MessageNotFound
 from bolide.admin.messages import Messages
 from bolide.admin.offsets import Offsets
+from bolide.admin.queue_reader import QueueReader
 from bolide.admin.servers import OnFailure, Servers, gather_by_key, gather_reachable
 from bolide.admin.topics import Topics
 from bolide.errors import BolideError
@@ -26,11 +35,11 @@ from bolide.model.names import (
     dead_letter_topic,
     is_dead_letter_topic,
     is_reserved,
+    pop_retry_topics,
     retry_topic,
 )
-from bolide.model.properties import CAUSE_PROPERTIES, REPLAYED_FROM, PropertyName
+from bolide.model.properties import REPLAYED_FROM
 from bolide.protocol.bodies.message_queue import MessageQueue
-from bolide.protocol.pop_info import normal_topic
 from bolide.protocol.refusals import TopicNotFound
 
 if TYPE_CHECKING:
@@ -38,27 +47,25 @@ if TYPE_CHECKING:
 
 _CLOCKS_MS = 3_600_000
 """How much the clocks of two brokers may differ: a copy is looked for from this long before."""
-_LONGEST_REASON = 200
-_OF_THE_FAILURE = frozenset({
-    PropertyName.ORIGIN_MESSAGE_ID, PropertyName.DEAD_LETTER_ORIGIN_TOPIC,
-    PropertyName.DEAD_LETTER_ORIGIN_MESSAGE_ID, PropertyName.RECONSUME_TIME,
-    PropertyName.MAX_RECONSUME_TIMES, PropertyName.CONSUME_START_TIME, PropertyName.RETRY_TOPIC,
-    PropertyName.POP_CHECKPOINT, PropertyName.POP_CHECKPOINT_OFFSET, PropertyName.FIRST_POP_TIME,
-})  # fmt: skip
-"""Of the deliveries that failed: a copy begins anew."""
-_OF_THE_FIRST_SEND = frozenset({
-    PropertyName.WAIT_STORED, PropertyName.CLUSTER, PropertyName.REGION, PropertyName.TRACE_ON,
-    PropertyName.RECORD_CRC, PropertyName.DEDUP_KEY, PropertyName.DELAY_LEVEL,
-    PropertyName.TIMER_DELAY_SEC, PropertyName.TIMER_DELAY_MS, PropertyName.TIMER_DELIVER_MS,
-    PropertyName.TIMER_OUT_MS, PropertyName.TIMER_ENQUEUE_MS, PropertyName.TIMER_DEQUEUE_MS,
-    PropertyName.TIMER_ROLL_TIMES, PropertyName.TIMER_DELAY_LEVEL, PropertyName.START_DELIVER_TIME,
-    PropertyName.CRON, PropertyName.CRON_ZONE, PropertyName.SERIES_ID, PropertyName.SERIES_TURN,
-    PropertyName.TRANSACTION_PREPARED, PropertyName.PRODUCER_GROUP, PropertyName.REAL_TOPIC,
-    PropertyName.REAL_QUEUE_ID, PropertyName.TRANSACTION_CHECK_TIMES,
-    PropertyName.PREPARED_QUEUE_OFFSET, PropertyName.INNER_COUNT, PropertyName.INNER_BASE,
-    PropertyName.MULTI_DISPATCH, PropertyName.MULTI_QUEUE_OFFSET,
-})  # fmt: skip
-"""A copy must not be delayed, repeated, committed or taken for a duplicate like the original."""
+_BATCH = 32
+_NONE_KNOWN: Mapping[tuple[str, str], str] = {}
+
+
+__all__ = [
+    "Browsed",
+    "DeadLetter",
+    "DeadLetterCount",
+    "DeadLetters",
+    "Extent",
+    "NoDeadLetters",
+    "NoTarget",
+    "NotReadable",
+    "Outcome",
+    "Redriven",
+    "Selection",
+    "copy_of",
+    "dead_letter",
+]
 
 
 class NoDeadLetters(AdminError):
@@ -102,51 +109,12 @@ class DeadLetterCount:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message that a group has given up."""
+class Browsed:
+    """Some dead letters with their messages, and what of the extent was not read."""
 
-    group: str
-    queue: MessageQueue
-    queue_offset: int
-    message_id: str
-    offset_message_id: str
-    origin_topic: str | None
-    """The topic that it was sent to; None if the message does not tell."""
-    origin_message_id: str | None
-    """The offset message id of its first copy."""
-    keys: tuple[str, ...]
-    tags: str | None
-    tries: int
-    born_ms: int
-    died_ms: int
-    reason: str
-    """The first property of `CAUSE_PROPERTIES` that it has, else the number of tries."""
-
-    @property
-    def position(self) -> str:
-        return f"{self.queue}@{self.queue_offset}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Some dead letters of a group: all that match, or that died between two times in ms."""
-
-    group: str
-    topic: str | None = None
-    """Only those that were sent to this topic."""
-    key: str | None = None
-    message_id: str | None = None
-    """A unique id, or an offset message id of the dead letter or of its first copy."""
-    begin_ms: int | None = None
-    end_ms: int | None = None
-
-    def matches(self, letter: DeadLetter) -> bool:
-        ids = {letter.message_id, letter.offset_message_id, letter.origin_message_id}
-        return (
-            self.topic in {None, letter.origin_topic}
-            and (self.key is None or self.key in letter.keys)
-            and (self.message_id is None or self.message_id in ids)
-        )
+    letters: list[tuple[DeadLetter, StoredMessage]]
+    scanned: int
+    rest: Extent
 
 
 class Outcome(StrEnum):
@@ -176,17 +144,6 @@ class Redriven:
     """Where its copy is, as an offset message id, or why there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """The part of a topic of dead letters that is read; dead letters that come later are not."""
-
-    spans: dict[MessageQueue, tuple[int, int]]
-
-    @property
-    def messages(self) -> int:
-        return sum(max(end - begin, 0) for begin, end in self.spans.values())
-
-
 class DeadLetters:
     """The dead letters of the groups of a cluster."""
 
@@ -203,11 +160,14 @@ class DeadLetters:
             name.removeprefix(DEAD_LETTER_PREFIX) for name in names if is_dead_letter_topic(name)
         )
 
-    async def count(self, group: str) -> DeadLetterCount:
-        """How many dead letters a group has, and since when; raises NoDeadLetters."""
+    async def count(self, group: str, *, on_failure: OnFailure | None = None) -> DeadLetterCount:
+        """How many dead letters a group has, and since when; raises NoDeadLetters.
+
+        Brokers that cannot be reached are left to `on_failure`, if it is given.
+        """
         topic = dead_letter_topic(group)
         try:
-            stats = await self._topics.stats(topic)
+            stats = await self._topics.stats(topic, on_failure=on_failure)
         except TopicNotFound as exc:
             raise NoDeadLetters(group) from exc
         filled = {q: at for q, at in stats.offset_table.items() if at.max_offset > at.min_offset}
@@ -239,6 +199,9 @@ class DeadLetters:
 
         async def span(queue: MessageQueue) -> tuple[int, int]:
             begin, end = selection.begin_ms, selection.end_ms
+            wanted = selection.offsets_in(queue)
+            if wanted is not None:
+                return (wanted[0], wanted[-1] + 1) if wanted else (0, 0)
             first = await self._offsets.min(queue)
             if begin is not None:
                 first = max(first, await self._offsets.search(queue, begin))
@@ -282,6 +245,70 @@ class DeadLetters:
                 (await anext(part, None) if part is of else each, part) for each, part in waiting
             ]
 
+    async def browse(
+        self,
+        selection: Selection,
+        extent: Extent,
+        *,
+        count: int,
+        budget: int,
+        oldest_first: bool = False,
+    ) -> Browsed:
+        """Read an extent by time until `count` dead letters are found or `budget` are scanned.
+
+        The next call goes on with the `rest`.
+        """
+        readers = [
+            QueueReader(self._messages, queue, begin, end, oldest_first)
+            for queue, (begin, end) in extent.spans.items()
+        ]
+        found: list[tuple[DeadLetter, StoredMessage]] = []
+        scanned = 0
+        while len(found) < count and scanned < budget:
+            await gather_by_key(readers, QueueReader.fill)
+            filled = [reader for reader in readers if reader.buffer]
+            if not filled:
+                break
+            choose = min if oldest_first else max
+            reader = choose(filled, key=lambda reader: reader.buffer[0].store_timestamp)
+            message = reader.take()
+            scanned += 1
+            letter = dead_letter(selection.group, reader.queue, message)
+            if selection.matches(letter) and selection.matches_text(message):
+                found.append((letter, message))
+        rest = {reader.queue: (reader.begin, reader.end) for reader in readers}
+        return Browsed(found, scanned, Extent(rest))
+
+    async def at(self, group: str, position: str) -> tuple[DeadLetter, StoredMessage]:
+        """The dead letter at a position; raises MessageNotFound, or NoDeadLetters."""
+        selection = Selection(group=group, positions=frozenset({position}))
+        async for batch in self._batches(selection, None, lambda _: None):
+            for pair in batch:
+                return pair
+        raise MessageNotFound(dead_letter_topic(group), f"position {position}")
+
+    async def history(self, letter: DeadLetter) -> list[StoredMessage]:
+        """The copies of a dead letter in its topic and in the retry topics of its group, by time.
+
+        There is one for each try whose copy is still stored; brokers find them by the unique id.
+        """
+        origin = letter.origin_topic
+        topics = [retry_topic(letter.group)]
+        if origin is not None:
+            topics += [origin, *pop_retry_topics(letter.group, origin)]
+
+        async def copies(topic: str) -> list[StoredMessage]:
+            try:
+                return (await self._messages.every_of_unique_id(topic, letter.message_id))[0]
+            except TopicNotFound:
+                return []
+
+        found = await gather_by_key(dict.fromkeys(topics), copies)
+        return sorted(
+            (message for part in found.values() for message in part),
+            key=lambda message: message.store_timestamp,
+        )
+
     async def redrive(  # noqa: PLR0913  what is sent, how and where
         self,
         selection: Selection,
@@ -293,6 +320,7 @@ class DeadLetters:
         on_scanned: Callable[[int], None] = lambda _: None,
         limit: int | None = None,
         on_cut: Callable[[], None] = lambda: None,
+        known_copies: Mapping[tuple[str, str], str] = _NONE_KNOWN,
     ) -> AsyncIterator[Redriven]:
         """Send the selected dead letters again, in order; yields what became of each.
 
@@ -309,6 +337,8 @@ class DeadLetters:
             on_scanned: called with the number of messages read.
             limit: end when this many have been sent, or would be.
             on_cut: called if another one would be sent without the limit.
+            known_copies: offset message ids of copies, by that of the dead letter and the topic:
+                copies that the index may not have yet.
 
         Raises:
             NoTarget: the topic `to` is one of the brokers or of one group.
@@ -325,11 +355,13 @@ class DeadLetters:
         async for batch in self._batches(selection, extent, on_scanned):
             targets = {letter.position: target_of(letter) for letter, _ in batch}
             checks = await gather_by_key(
-                [(letter, targets[letter.position]) for letter, _ in batch], self._obstacle
+                [(letter, targets[letter.position]) for letter, _ in batch], self.obstacle
             )
             for letter, message in batch:
                 target = targets[letter.position]
                 obstacle = checks[letter, target]
+                if known := known_copies.get((letter.offset_message_id, target or "")):
+                    obstacle = Redriven(letter, Outcome.SENT_BEFORE, target, known)
                 if obstacle is not None:
                     yield obstacle
                     continue
@@ -342,8 +374,8 @@ class DeadLetters:
                     left -= 1
                 yield done
 
-    async def _obstacle(self, checked: tuple[DeadLetter, str | None]) -> Redriven | None:
-        """Why a dead letter is not sent; None if it is."""
+    async def obstacle(self, checked: tuple[DeadLetter, str | None]) -> Redriven | None:
+        """Why a dead letter is not sent to a topic, such as that it was before; None if it is."""
         letter, target = checked
         if target is None:
             text = "the message does not tell its topic: give one to send it to"
@@ -368,54 +400,20 @@ class DeadLetters:
     ) -> AsyncIterator[list[tuple[DeadLetter, StoredMessage]]]:
         known = extent or await self.extent(selection)
         for queue, (begin, end) in known.spans.items():
-            at = begin
+            at, wanted = begin, selection.offsets_in(queue)
             while at < end:
-                pulled = await self._messages.pull(queue, at, min(end - at, 32))
+                pulled = await self._messages.pull(queue, at, min(end - at, _BATCH))
                 pairs = [
                     (dead_letter(selection.group, queue, message), message)
                     for message in pulled.messages
-                    if message.queue_offset < end
+                    if message.queue_offset < end and selection.matches_text(message)
                 ]
                 yield [pair for pair in pairs if selection.matches(pair[0])]
                 if pulled.next_offset <= at:
                     break
-                on_scanned(min(pulled.next_offset, end) - at)
-                at = pulled.next_offset
-
-
-def dead_letter(group: str, queue: MessageQueue, message: StoredMessage) -> DeadLetter:
-    """What a message of a topic of dead letters says of itself."""
-    properties = message.properties
-    origin = properties.get(PropertyName.DEAD_LETTER_ORIGIN_TOPIC) or properties.get(
-        PropertyName.RETRY_TOPIC
-    )
-    return DeadLetter(
-        group=group,
-        queue=queue,
-        queue_offset=message.queue_offset,
-        message_id=message.message_id,
-        offset_message_id=message.offset_message_id,
-        origin_topic=origin and normal_topic(origin, group),
-        origin_message_id=properties.get(PropertyName.DEAD_LETTER_ORIGIN_MESSAGE_ID)
-        or properties.get(PropertyName.ORIGIN_MESSAGE_ID),
-        keys=message.keys,
-        tags=message.tags,
-        tries=message.reconsume_times,
-        born_ms=message.born_timestamp,
-        died_ms=message.store_timestamp,
-        reason=_reason(message),
-    )
-
-
-def copy_of(message: StoredMessage, letter: DeadLetter, target: str) -> Message:
-    """The message to send again, with its properties but those of its failed deliveries."""
-    left_out = _OF_THE_FAILURE | _OF_THE_FIRST_SEND
-    kept = {name: value for name, value in message.properties.items() if name not in left_out}
-    if target == retry_topic(letter.group) and letter.origin_topic is not None:
-        kept[PropertyName.RETRY_TOPIC] = letter.origin_topic  # under which consumers get it
-    kept[REPLAYED_FROM] = letter.position
-    kept.setdefault(PropertyName.UNIQUE_ID, letter.message_id)  # by which the copy is found
-    return Message.unchecked(target, message.body, kept, message.flag)
+                goes_on = _next_wanted(wanted, min(pulled.next_offset, end), end)
+                on_scanned(goes_on - at)
+                at = goes_on
 
 
 async def _sent(producer: "Producer | None", letter: DeadLetter, copy: Message) -> Redriven:
@@ -435,9 +433,9 @@ async def _sent(producer: "Producer | None", letter: DeadLetter, copy: Message) 
     return Redriven(letter, Outcome.SENT, copy.topic, result.offset_message_id)
 
 
-def _reason(message: StoredMessage) -> str:
-    for name in CAUSE_PROPERTIES:
-        if text := message.properties.get(name):
-            return text[:_LONGEST_REASON]
-    tries = message.reconsume_times
-    return "given up at the first try" if tries <= 1 else f"given up after {tries} tries"
+def _next_wanted(wanted: list[int] | None, at: int, end: int) -> int:
+    """The first wanted offset from `at` on, or the end."""
+    if wanted is None:
+        return at
+    index = bisect_left(wanted, at)
+    return wanted[index] if index < len(wanted) else end

@@ -19,6 +19,7 @@ from bolide.protocol.bodies.pop import RequestMode, RequestModeSetting, RequestM
 from bolide.protocol.bodies.routes import TopicList
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.groups import (
+    REMOVE_OFFSET,
     DeleteGroupHeader,
     GroupForbiddenHeader,
     GroupHeader,
@@ -83,8 +84,10 @@ class Groups:
 
     async def delete(self, address: str, group: str, *, offsets: bool = False) -> None:
         """Delete the group from one broker, optionally with its committed offsets."""
-        header = DeleteGroupHeader(group_name=group, clean_offset=offsets)
-        await self._servers.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        fields = DeleteGroupHeader(group_name=group, clean_offset=offsets).to_fields()
+        if offsets:
+            fields[REMOVE_OFFSET] = "true"
+        await self._servers.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
 
     async def topics(self, group: str) -> list[str]:
         """The topics that the group has consumed, on any broker."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from bolide import properties
 from bolide.admin.errors import NoNameServer
-from bolide.admin.servers import Servers
+from bolide.admin.servers import Peer, Servers
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import ClusterInfo, KvTable, TopicList
 from bolide.protocol.codes import RequestCode
@@ -53,6 +53,10 @@ class NameServers:
     async def config_at(self, address: str) -> dict[str, str]:
         """The settings of one NameServer."""
         return (await self.config(at=address))[address]
+
+    async def peer(self, address: str) -> Peer:
+        """The version of a NameServer, and whether it is one of Bolide."""
+        return await self._servers.peer(address, RequestCode.GET_NAMESRV_CONFIG)
 
     async def cluster_info_at(self, address: str) -> ClusterInfo:
         """The clusters and brokers that one NameServer knows."""

@@ -31,6 +31,8 @@ from bolide.protocol.static_topics.addressing import physical_fields
 
 AT_END = -1
 """As a timestamp: the end of the queue."""
+AT_START = -2
+"""As a timestamp of `plan_at`: the oldest message of the queue."""
 
 
 class Offsets(Positions):
@@ -121,13 +123,18 @@ class Offsets(Positions):
             GroupNotFound: a broker does not have the group, and would refuse.
         """
 
-        async def plan(address: str) -> list[OffsetMove]:
-            await self._require_group(address, group)
-            return await self._moves_at(address, group, topic, timestamp, force=force)
-
         addresses = (await self._servers.addresses_of(topic, cluster)).values()
-        found = await gather_by_key(addresses, plan)
+        found = await gather_by_key(
+            addresses, lambda at: self.plan_at(at, group, topic, timestamp, force=force)
+        )
         return [move for moves in found.values() for move in moves]
+
+    async def plan_at(
+        self, address: str, group: str, topic: str, timestamp: int, *, force: bool = True
+    ) -> list[OffsetMove]:
+        """As `plan_reset`, on one broker; `move` does it."""
+        await self._require_group(address, group)
+        return await self._moves_at(address, group, topic, timestamp, force=force)
 
     async def _moves_at(
         self, address: str, group: str, topic: str, timestamp: int, *, force: bool
@@ -136,8 +143,8 @@ class Offsets(Positions):
 
         async def move(queue: MessageQueue) -> OffsetMove:
             bounds = ends[queue]
-            after = bounds.max_offset
-            if timestamp != AT_END:
+            after = bounds.min_offset if timestamp == AT_START else bounds.max_offset
+            if timestamp not in {AT_END, AT_START}:
                 after = await self.search_at(address, queue, timestamp)
             before = known[queue].consumer_offset if queue in known else None
             if before is not None and not force:
@@ -277,6 +284,37 @@ class Offsets(Positions):
         """Commit planned offsets on one broker; running consumers of the group overwrite them."""
         for each in moves:
             await self.commit(address, group, each.queue, each.after)
+
+    async def moves_members(self, address: str) -> bool:
+        """Whether the broker makes running members go on from an offset that `move` sets.
+
+        Brokers since 5.0 do. With others, members overwrite it: stop them first.
+        """
+        return await self._resets_itself(address)
+
+    async def move(self, address: str, group: str, moves: Iterable[OffsetMove]) -> None:
+        """Make planned moves on one broker, whether or not members are running.
+
+        Raises:
+            GroupNotFound: the broker does not have the group.
+        """
+        wanted = [*moves]
+        if not await self._resets_itself(address):
+            await self.commit_moves(address, group, wanted)
+            return
+
+        async def reset(move: OffsetMove) -> None:
+            header = ResetOffsetHeader(
+                topic=move.queue.topic,
+                group=group,
+                queue_id=move.queue.queue_id,
+                offset=move.after,
+                timestamp=0,
+                is_force=True,
+            )
+            await self._reset(address, header)
+
+        await gather_by_key(wanted, reset)
 
     async def _reset(self, address: str, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
         code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET

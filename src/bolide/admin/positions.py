@@ -1,5 +1,6 @@
 """Where queues begin and end, and where consumer groups are in them."""
 
+import re
 from collections.abc import Iterable
 
 from bolide.admin.errors import GroupUnknown, QueueUnknown
@@ -37,6 +38,8 @@ from bolide.protocol.refusals import QueryNotFound
 from bolide.protocol.static_topics.addressing import physical_fields
 
 SLOW_TIMEOUT = 15.0
+_OFFSET_KEY = re.compile(rb'"[^"\\]*@([^"\\@]+)"\s*:')
+"""The name of a member of RocketMQ's table of offsets: topic@group."""
 
 
 class Positions:
@@ -99,6 +102,13 @@ class Positions:
             return await self._query_offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
         except QueryNotFound:
             return None
+
+    async def groups_with_offsets_at(self, address: str) -> set[str]:
+        """The groups that have committed an offset at one broker."""
+        code = RequestCode.GET_ALL_CONSUMER_OFFSET
+        reply = await self._servers.call(address, code, within=SLOW_TIMEOUT)
+        # The table can have megabytes, and only the names are wanted.
+        return {name.decode() for name in _OFFSET_KEY.findall(reply.body or b"")}
 
     async def progress(
         self,

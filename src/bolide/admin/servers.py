@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TypeVar
 
 from bolide.admin.errors import (
@@ -18,7 +19,7 @@ from bolide.model.names import retry_topic
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo, TopicRoute
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.frame import Frame
+from bolide.protocol.frame import Frame, Language
 from bolide.protocol.header import Header
 from bolide.protocol.headers.namesrv import RouteHeader
 from bolide.protocol.refusals import TopicNotFound
@@ -36,6 +37,19 @@ _failed: ContextVar[dict[str, RemotingError] | None] = ContextVar("failed", defa
 
 MASTER = 0
 _MAX_CONCURRENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What the head of every answer of a server tells of it.
+
+    Attributes:
+        version: the number of the version of RocketMQ (`MQVersion`) that it is, or speaks as.
+        is_ours: whether it is a server of Bolide.
+    """
+
+    version: int
+    is_ours: bool
 
 
 @contextmanager
@@ -104,6 +118,11 @@ class Servers:
         """Send a request to one server and decode the body of the reply."""
         reply = await self.call(address, code, header, within=within)
         return fastjson.decode(reply.body or b"{}", shape)
+
+    async def peer(self, address: str, code: RequestCode) -> Peer:
+        """Who answers a request without a header; raises the errors of `call`."""
+        reply = await self.call(address, code)
+        return Peer(reply.version, reply.language == Language.PYTHON.name)
 
     async def call_name_server(
         self, code: RequestCode, header: Header | Fields | None = None, *, body: bytes = b""

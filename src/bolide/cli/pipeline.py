@@ -12,7 +12,8 @@ from bolide.cli.tables import Table
 
 if TYPE_CHECKING:
     from bolide.arrow.cluster import Connection
-    from bolide.spark.pipelines.monitoring.status_topic import RunState, StatusTopic
+    from bolide.protocol.bodies.pipelines import RunState
+    from bolide.spark.pipelines.monitoring.status_topic import StatusTopic
 
 _POLL_INTERVAL = 0.5
 _SINCE = "1d"
@@ -67,16 +68,13 @@ def stop(
 ) -> None:
     """Stop a pipeline after its current batch, and wait for its end."""
     with require_spark(), ExitOnError():
-        from bolide.spark.pipelines.monitoring.status_topic import (  # noqa: PLC0415
-            Event,
-            Kind,
-            StatusTopic,
-        )
+        from bolide.protocol.bodies.pipelines import VERSION, StopRequest  # noqa: PLC0415
+        from bolide.spark.pipelines.monitoring.status_topic import StatusTopic  # noqa: PLC0415
 
         with StatusTopic(_connection(name_server, option)) as status_topic:
             if not _is_running(status_topic, name, run):
                 fail(f"pipeline {name!r} is not running", FAILED)
-            status_topic.publish(Event(kind=Kind.REQUEST_STOP, pipeline=name, run=run))
+            status_topic.publish(StopRequest(version=VERSION, pipeline=name, run=run))
             until = time.monotonic() + timeout
             while _is_running(status_topic, name, run):
                 if time.monotonic() > until:
@@ -148,11 +146,13 @@ def _print_state(state: "RunState") -> None:
         "does": state.text,
         "state": state.state,
         "why": state.reason,
+        "kind": state.kind or None,
         "run": f"{state.run}, process {state.pid} on {state.host}",
         "started": _time_text(state.started),
         "reported": _time_text(state.seen),
         "rows": f"{progress.rows:,}" + (f" of {progress.total:,}" if progress.total else ""),
         "rows/s": f"{progress.rows_per_second:,.0f}",
+        "spark": state.spark or None,
         "batch": progress.batch,
     }
     facts |= {f"behind in {topic}": f"{n:,}" for topic, n in (progress.behind or {}).items()}

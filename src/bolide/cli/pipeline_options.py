@@ -64,6 +64,9 @@ Ship = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", help="Run even if another run of the same name is active.")
 ]
+Report = Annotated[
+    bool, typer.Option("--report/--no-report", help="Report the run to the cluster.")
+]
 ReportInterval = Annotated[
     float,
     typer.Option("--report-interval", min=0.1, max=60.0, help="Seconds between reports."),

@@ -59,6 +59,7 @@ class RunArguments:
     conf: opt.Conf = None
     ship: opt.Ship = field(default=None, metadata=_ONLY_RUN)
     force: opt.Force = field(default=False, metadata=_ONLY_RUN)
+    report: opt.Report = field(default=True, metadata=_ONLY_RUN)
     report_interval: opt.ReportInterval = field(default=REPORT_INTERVAL, metadata=_ONLY_RUN)
     as_json: opt.Json = field(default=False, metadata=_ONLY_RUN)
 
@@ -90,6 +91,7 @@ def run_pipeline(make: Make, arguments: RunArguments) -> None:
         controls = runner.RunControls(
             display=partial(choose_display, work.name, once=once, stream=sys.stderr),
             show=show_json if arguments.as_json else show_text,
+            report=arguments.report,
             interval=arguments.report_interval,
             force=True,
         )

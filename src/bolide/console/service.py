@@ -13,13 +13,17 @@ from bolide.admin import AdminClient
 from bolide.console.access.accounts import Accounts
 from bolide.console.access.login import Login
 from bolide.console.access.sessions import Session, Sessions
+from bolide.console.connections import Connections
 from bolide.console.settings import ConsoleSettings
 from bolide.operations.audit_store import AuditStore
 from bolide.operations.cluster import Cluster, Identity
+from bolide.operations.connection import own_connections
 from bolide.operations.declaration import Operation
 from bolide.operations.door import Caller, Door
+from bolide.operations.drains import end_drains
 from bolide.operations.errors import OperationError
 from bolide.operations.history import History
+from bolide.operations.jobs import JOBS
 from bolide.private_files import make_directory
 
 P = ParamSpec("P")
@@ -57,6 +61,7 @@ class Console:
         self._by_password: dict[bytes, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._history: History | None = None
+        self.connections = Connections(settings, self._clusters.values, self.login)
 
     async def __aenter__(self) -> Self:
         make_directory(self.settings.data)
@@ -64,6 +69,8 @@ class Console:
             AuditStore(self.settings.data / "audit.sqlite")
         )
         self.door = Door(self.audit)
+        await self.connections.restore()
+        own_connections(self.connections)
         own = await self._connect(self.settings.identity)
         self._clusters[self.settings.identity] = own
         self._history = await self._stack.enter_async_context(
@@ -86,6 +93,9 @@ class Console:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await JOBS.close()
+        await end_drains()
+        own_connections(None)
         for identity, cluster in self._clusters.items():
             if identity != self.settings.identity:
                 await cluster.admin.__aexit__(None, None, None)
@@ -171,7 +181,7 @@ class Console:
             self.settings.name_servers,
             access_key=identity.access_key,
             secret_key=identity.secret_key,
-            tls=self.settings.tls,
+            tls=self.connections.tls_now,
         )
         await admin.__aenter__()
         if identity == self.settings.identity:
@@ -180,7 +190,8 @@ class Console:
             admin=admin,
             name_servers=self.settings.name_servers,
             identity=identity,
-            tls=self.settings.tls,
+            tls=self.connections.tls_now,
+            vip_channel=self.connections.choice.vip_channel,
             own_audit=self.audit,
             history=self._history,
         )

@@ -18,6 +18,8 @@ TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 """Holds timer messages until they are due."""
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+PIPELINE_TOPIC = "BOLIDE_PIPELINE_PROGRESS"
+"""Bolide's own: what runs of Spark pipelines report. An ordinary topic at RocketMQ's brokers."""
 
 SYSTEM_TOPICS = frozenset({
     TBW102,
@@ -29,6 +31,7 @@ SYSTEM_TOPICS = frozenset({
     OP_HALF_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRACE_TOPIC,
+    PIPELINE_TOPIC,
     "CHECKPOINT_TOPIC",
 })  # fmt: skip
 """System topics of every broker; its settings add more."""

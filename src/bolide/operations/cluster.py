@@ -33,6 +33,8 @@ class Cluster:
     """As given: host:port;host:port."""
     identity: Identity = field(default_factory=Identity)
     tls: ClientTls | None = None
+    vip_channel: bool = False
+    """Send messages to the port of each broker that is two lower; see `operations.connection`."""
     own_audit: "AuditSource | None" = None
     """What was done through the console, its API and MCP; None if that is not recorded."""
     history: History | None = None

@@ -180,14 +180,15 @@ async def series(
 async def busy_topics(cluster: Cluster, *, count: int = 10) -> list[BusyTopic]:
     """The topics into which most messages come per second, those that you may see.
 
-    Topics of the system, retries and dead letters are left out, and topics whose rate is unknown.
+    Topics of the system, retries and dead letters are left out, and topics into which nothing comes
+    or whose rate is unknown.
     """
     history = _require_history(cluster)
     figures = history.topic_figures()
     known = {
         topic: (found.rate_in, found.last_write_ms or 0)
         for topic, found in figures.items()
-        if found.rate_in is not None and history.is_of_users(topic)
+        if found.rate_in and history.is_of_users(topic)
     }
     order = sorted(known, key=lambda topic: (*known[topic], topic), reverse=True)
     topics = await first_visible_topics(cluster, order, _checked(count))
@@ -284,8 +285,8 @@ def _sums(history: History) -> _Sums:
         dead_letters=_whole(dead_letters.known),
         dead_letters_unknown=dead_letters.unknown,
         clients=history.clients(),
-        topics=sum(map(history.is_of_users, history.topic_figures())),
-        groups=len(history.group_figures()),
+        topics=history.topic_count(),
+        groups=history.group_count(),
     )
 
 

@@ -7,7 +7,7 @@ the audit log with what was there before and after.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import Field, asdict, dataclass, fields, is_dataclass
 from inspect import signature
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -183,8 +183,26 @@ async def _confirm(
 
 
 def _token(operation: Operation[Any, Any], arguments: Mapping[str, Any], effect: object) -> str:
-    text = json.dumps([operation.name, arguments, effect], default=plain, sort_keys=True)
+    agreed = [operation.name, arguments, _lasting(effect)]
+    text = json.dumps(agreed, default=plain, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _lasting(value: object) -> object:
+    """An effect without the figures that change by themselves; see `LIVE`."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _lasting_field(value, each) for each in fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [_lasting(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _lasting(each) for key, each in value.items()}
+    return value
+
+
+def _lasting_field(value: object, field: Field[Any]) -> object:
+    """Of a live figure only whether there is anything."""
+    figure = getattr(value, field.name)
+    return bool(figure) if "live" in field.metadata else _lasting(figure)
 
 
 def plain(value: object) -> object:

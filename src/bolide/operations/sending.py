@@ -23,6 +23,7 @@ from bolide.model.names import WRITE, is_sendable
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import change, read
 from bolide.operations.errors import BadInput, Conflict, NotFound
+from bolide.operations.topic_table import MESSAGE_TYPE
 from bolide.operations.views import Failure, failure_of, reason_of
 from bolide.protocol.bodies.routes import TopicRoute
 from bolide.protocol.refusals import TopicNotFound
@@ -31,7 +32,6 @@ GROUP = "bolide-operations"
 """The producer group of plain sends."""
 TRANSACTION_GROUP = "bolide-operations-transactions"
 MAX_COUNT = 100
-MESSAGE_TYPE = "message.type"
 JAVA_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """RocketMQ's `messageDelayLevel` by default."""
 
@@ -211,6 +211,7 @@ def producer_of(cluster: Cluster) -> Producer:
         access_key=identity.access_key,
         secret_key=identity.secret_key,
         tls=cluster.tls,
+        vip_channel=cluster.vip_channel,
     )
 
 
@@ -224,6 +225,7 @@ def transaction_producer_of(cluster: Cluster) -> TransactionProducer:
         access_key=identity.access_key,
         secret_key=identity.secret_key,
         tls=cluster.tls,
+        vip_channel=cluster.vip_channel,
     )
 
 

@@ -1,7 +1,8 @@
 """What the views of all operations share: pages of a list, and the servers that did not answer."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from bolide.errors import BolideError
@@ -9,6 +10,14 @@ from bolide.errors import BolideError
 T = TypeVar("T")
 
 MAX_PAGE_SIZE = 500
+
+LIVE: Mapping[str, bool] = MappingProxyType({"live": True})
+"""Metadata of a field of an effect that changes by itself, such as a count of messages.
+
+Who confirms the effect sees it, but the confirmation holds if only such fields have changed,
+unless there was nothing and is something now: otherwise nobody could confirm a change of a topic
+with traffic. Use it as `field(metadata=LIVE)`.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

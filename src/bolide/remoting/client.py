@@ -149,6 +149,19 @@ class RemotingClient:
         if connection is not None:
             connection.abort()
 
+    def use_tls(self, tls: ClientTls | None) -> None:
+        """Use other TLS settings, or plain text, from now on.
+
+        Open connections are closed at once; calls in flight fail with ConnectionLost.
+
+        Raises:
+            ConfigError: a TLS file cannot be used; nothing is changed.
+        """
+        self._context = ReloadingContext(tls) if tls else None
+        self.config = replace(self.config, tls=tls)
+        for connection in self._connections.values():
+            connection.abort()
+
     def reconnected_at(self, address: str) -> float:
         """Loop time at which a lost connection was last replaced; -inf if none was."""
         return self._reconnected.get(address, -math.inf)
@@ -172,7 +185,12 @@ class RemotingClient:
         )
 
     async def _open(self, address: str) -> Connection:
-        connection = self._connections[address] = await self._connect(address)
+        context = self._context
+        connection = await self._connect(address)
+        if context is not self._context:
+            connection.abort()
+            raise ConnectFailed(address, "the TLS settings have changed; try again")
+        self._connections[address] = connection
         now = asyncio.get_running_loop().time()
         self._reconnected[address] = now if address in self._reconnected else -math.inf
         return connection

@@ -31,6 +31,13 @@ def positions(progress: Progress) -> dict[MessageQueue, int]:
     return _merged(progress, "endOffset")
 
 
+def rows_written(progress: Progress) -> int | None:
+    """Rows that the sink wrote in the last batch; None if the sink does not count them."""
+    plain = progress if isinstance(progress, Mapping) else msgspec.json.decode(progress.json)
+    written = (plain.get("sink") or {}).get("numOutputRows", -1)
+    return written if isinstance(written, int) and written >= 0 else None
+
+
 def _merged(progress: Progress, which: str) -> dict[MessageQueue, int]:
     found: dict[MessageQueue, int] = {}
     for source in _sources(progress):

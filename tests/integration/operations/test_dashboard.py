@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -156,7 +156,7 @@ async def test_the_dashboard_tells_what_goes_on_and_what_is_away(tmp_path: Path)
         async with sampled(servers.address, file) as cluster:
             again = await dashboard.overview.function(cluster)
             assert again.brokers[0].name == "broker-a"
-            assert again.topics == 2
+            assert (again.topics, again.groups) == (2, 3)
             rates = await values(cluster, Measure.RATE_IN)
             known = [each for each in rates if each is not None]
             assert max(known) > 5
@@ -193,9 +193,12 @@ async def check_lists(cluster: Cluster) -> None:
     assert history.topic_figures()["%DLQ%failing"].messages == 1
 
 
-async def send_until(stop: asyncio.Event, producer: Producer) -> None:
+async def send_until(
+    stop: asyncio.Event, producer: Producer, topics: Sequence[str] = ("Orders",)
+) -> None:
     while not stop.is_set():
-        await producer.send(Message("Orders", b"x"))
+        for topic in topics:
+            await producer.send(Message(topic, b"x"))
         await asyncio.sleep(0.005)
 
 
@@ -272,36 +275,38 @@ async def test_users_with_few_rights_see_no_more_than_they_may(tmp_path: Path) -
         ):
             for topic in ("Mine", "Theirs"):
                 await cluster.admin.topics.update(servers.broker, TopicConfig(topic_name=topic))
-            history = history_of(cluster)
-            await until(lambda: {"Mine", "Theirs"} <= {*history.topic_figures()})
-            await until(lambda: rate_of_known(history) == {"Mine", "Theirs"})
+            await eventually(lambda: _has(admin, "Mine", "Theirs"))
             ada = Cluster(
                 admin=admin,
                 name_servers=servers.name_server,
                 identity=Identity(**keys),
-                history=history,
+                history=cluster.history,
             )
-            assert await visibility.visible_topics(ada, ["Theirs", "Mine"]) == ["Mine"]
-            assert await visibility.visible_groups(ada, ["my", "their"]) == ["my"]
-            topics = await dashboard.busy_topics.function(ada, count=2)
-            assert [each.topic for each in topics] == ["Mine"]
-            found = await dashboard.overview.function(ada)
-            assert (found.brokers, found.backlog, found.topics) == ([], None, None)
-            assert "Get on the cluster" in found.failures[0].reason
-            assert await dashboard.series.function(ada, measure=Measure.RATE_IN) == []
-            series = dashboard.series.function
-            seen = await series(ada, measure=Measure.TOPIC_RATE_IN, names=["Theirs", "Mine"])
-            assert [each.name for each in seen] == ["Mine"]
-            everything = await dashboard.busy_topics.function(cluster)
-            assert {each.topic for each in everything} == {"Mine", "Theirs"}
+            stop = asyncio.Event()
+            async with Producer("writers", **servers.keys("root")) as producer:
+                sending = asyncio.create_task(send_until(stop, producer, ("Mine", "Theirs")))
+                try:
+                    await until(lambda: rate_of(cluster, "Mine") and rate_of(cluster, "Theirs"))
+                    await check_rights(ada, cluster)
+                finally:
+                    stop.set()
+                    await sending
 
 
-def rate_of_known(history: History) -> set[str]:
-    return {
-        name
-        for name, each in history.topic_figures().items()
-        if each.rate_in is not None and name in {"Mine", "Theirs"}
-    }
+async def check_rights(ada: Cluster, cluster: Cluster) -> None:
+    assert await visibility.visible_topics(ada, ["Theirs", "Mine"]) == ["Mine"]
+    assert await visibility.visible_groups(ada, ["my", "their"]) == ["my"]
+    topics = await dashboard.busy_topics.function(ada, count=2)
+    assert [each.topic for each in topics] == ["Mine"]
+    found = await dashboard.overview.function(ada)
+    assert (found.brokers, found.backlog, found.topics) == ([], None, None)
+    assert "Get on the cluster" in found.failures[0].reason
+    assert await dashboard.series.function(ada, measure=Measure.RATE_IN) == []
+    series = dashboard.series.function
+    seen = await series(ada, measure=Measure.TOPIC_RATE_IN, names=["Theirs", "Mine"])
+    assert [each.name for each in seen] == ["Mine"]
+    everything = await dashboard.busy_topics.function(cluster)
+    assert {each.topic for each in everything} == {"Mine", "Theirs"}
 
 
 @on_loop

@@ -218,7 +218,7 @@ async def test_a_copy_is_found_among_many_with_its_id(
         stage.first.answers(RequestCode.QUERY_MESSAGE, positions)
         letter = dead_letter(GROUP, MessageQueue(QUEUE.topic, "broker-a", 0), looked_for())
 
-        found = await stage.admin.dead_letters._obstacle((letter, "Orders"))
+        found = await stage.admin.dead_letters.obstacle((letter, "Orders"))
 
         assert isinstance(found, Redriven)
         assert found.outcome is outcome

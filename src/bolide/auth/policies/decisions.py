@@ -25,6 +25,13 @@ NO_MATCH = "no matched policies."
 DENIED = "the decision is deny."
 
 
+class Rule(NamedTuple):
+    """The entry that decides."""
+
+    type: PolicyType
+    entry: Entry
+
+
 class Need(NamedTuple):
     """A permission that a request needs: one of the actions on the resource."""
 
@@ -38,14 +45,22 @@ def reason_to_deny(acl: Acl | None, need: Need, source: str) -> str | None:
     Args:
         source: the address that the request comes from, without a port.
     """
-    if acl is None:
+    rule = find_rule(acl, need, source)
+    if rule is None:
         return NO_MATCH
+    return DENIED if rule.entry.decision is Decision.DENY else None
+
+
+def find_rule(acl: Acl | None, need: Need, source: str) -> Rule | None:
+    """The entry that decides about what a request needs; None if none matches."""
+    if acl is None:
+        return None
     address = parsed_address(source)
     for kind in PolicyType:
         matching = [each for each in acl.policies.get(kind, ()) if _matches(each, need, address)]
         if matching:
-            return DENIED if _closest(matching).decision is Decision.DENY else None
-    return NO_MATCH
+            return Rule(kind, _closest(matching))
+    return None
 
 
 def parsed_address(source: str) -> IPv4Address | IPv6Address | None:

@@ -36,6 +36,7 @@ from bolide.protocol.bodies.groups import (
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.groups import (
+    REMOVE_OFFSET,
     AllGroupsHeader,
     AllGroupsReply,
     DeleteGroupHeader,
@@ -272,7 +273,7 @@ class GroupHandlers:
         header = request.header
         log.info("%s deletes group %s", request.connection.peer, header.group_name)
         await self._groups.delete(header.group_name)
-        if header.clean_offset:
+        if header.clean_offset or (request.frame.fields or {}).get(REMOVE_OFFSET) == "true":
             self._offsets.remove_group(header.group_name)
             await self._offsets.save_now()
         self._forget(header.group_name)

@@ -21,6 +21,7 @@ from bolide.model.names import (
     MAX_TOPIC_LENGTH,
     OFFSET_MOVED_EVENT,
     OP_HALF_TOPIC,
+    PIPELINE_TOPIC,
     POP_JOURNAL_TOPIC,
     READ,
     RETRY_PREFIX,
@@ -448,6 +449,7 @@ def system_topics(config: BrokerConfig, delay_levels: int) -> Iterator[TopicConf
     yield topic_of(OP_HALF_TOPIC, 1)
     yield topic_of(POP_JOURNAL_TOPIC, 1)
     yield topic_of(AUDIT_TOPIC, 1, perm=0)
+    yield topic_of(PIPELINE_TOPIC, 1)
     yield topic_of(revive_topic(cluster), config.revive_queue_num)
 
 

@@ -49,7 +49,7 @@ class Login:
     ) -> None:
         self._accounts = accounts
         self._name_servers = name_servers
-        self._tls = tls
+        self.tls = tls
         self._attempts = Attempts()
 
     async def check(self, name: str, password: str, address: str) -> LoggedIn:
@@ -89,7 +89,7 @@ class Login:
                 self._name_servers,
                 access_key=identity.access_key,
                 secret_key=identity.secret_key,
-                tls=self._tls,
+                tls=self.tls,
             ) as admin:
                 return await _role(admin, identity)
         except BolideError:

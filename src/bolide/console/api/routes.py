@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from bolide.console.access.sessions import Session
 from bolide.console.service import Console
 from bolide.operations.declaration import Operation
+from bolide.operations.errors import BadInput
 
 _CONFIRMATION = Parameter(
     "confirmation",
@@ -65,6 +66,7 @@ def operation_router(console: Console, operations: list[Operation[Any, Any]]) ->
 
 def _add(router: APIRouter, console: Console, operation: Operation[Any, Any]) -> None:
     async def endpoint(request: Request, **arguments: Any) -> Any:
+        await _refuse_unknown(request, operation, known)
         confirmation = arguments.pop("confirmation", None)
         dry_run = arguments.pop("dry_run", False)
         session: Session = request.state.session
@@ -76,6 +78,7 @@ def _add(router: APIRouter, console: Console, operation: Operation[Any, Any]) ->
             confirmation="" if dry_run else confirmation,
         )
 
+    known = {parameter.name for parameter in operation.parameters}
     extra = [_CONFIRMATION, _DRY_RUN] if operation.preview else []
     own = [_with_place(operation, parameter) for parameter in operation.parameters]
     request = Parameter("request", Parameter.KEYWORD_ONLY, annotation=Request)
@@ -93,6 +96,23 @@ def _add(router: APIRouter, console: Console, operation: Operation[Any, Any]) ->
         response_model=get_type_hints(operation.function).get("return"),
         responses=_ERRORS | (_NEEDS_EFFECT if operation.preview else {}),
     )
+
+
+async def _refuse_unknown(
+    request: Request, operation: Operation[Any, Any], known: set[str]
+) -> None:
+    """A misspelt parameter would otherwise be ignored, and the call do something else.
+
+    Raises:
+        BadInput: the operation has no such parameter.
+    """
+    given = set(request.query_params) - {"confirmation", "dry_run"}
+    if operation.method not in {"GET", "DELETE"} and await request.body():
+        body = await request.json()
+        given |= set(body) if isinstance(body, dict) else set()
+    if unknown := sorted(given - known):
+        names = ", ".join(sorted(known)) or "none"
+        raise BadInput(unknown[0], f"there is no such parameter; this has {names}")
 
 
 def _with_place(operation: Operation[Any, Any], parameter: Parameter) -> Parameter:

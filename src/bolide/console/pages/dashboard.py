@@ -306,17 +306,17 @@ def _lists(view: View) -> None:
                 lambda found: _topics(view, found),
                 every=_LISTS,
                 is_empty=lambda found: not found,
-                empty=t("No topic has a known rate yet."),
+                empty=t("No topic is known to get messages now."),
             )
         with ui.element("div"):
-            section_title(t("Groups with the largest lag"))
+            section_title(t("Groups with the largest backlog"))
             Panel(
                 view,
                 lambda: view.run(dashboard.lagging_groups),
                 lambda found: _groups(view, found),
                 every=_LISTS,
                 is_empty=lambda found: not found,
-                empty=t("No group is known to lag."),
+                empty=t("No group is known to be behind."),
             )
 
 
@@ -349,11 +349,11 @@ def _groups(view: View, found: list[LaggingGroup]) -> None:
     t = view.t
     columns = [
         Column(name="group", label=t("Group"), kind="link"),
-        Column(name="lag", label=t("Lag"), kind="number"),
+        Column(name="lag", label=t("Backlog"), kind="number"),
         Column(name="trend", label=t("Last hour"), kind="trend"),
-        Column(name="delay", label=t("Delay"), kind="number"),
+        Column(name="delay", label=t("Time lag"), kind="number"),
         Column(name="rate", label=t("Out per second"), kind="number"),
-        Column(name="members", label=t("Members"), kind="number"),
+        Column(name="members", label=t("Clients"), kind="number"),
     ]
     rows = [
         {
@@ -368,4 +368,4 @@ def _groups(view: View, found: list[LaggingGroup]) -> None:
         }
         for each in found
     ]
-    simple_table(columns, rows, label=t("Groups with the largest lag"))
+    simple_table(columns, rows, label=t("Groups with the largest backlog"))

@@ -39,4 +39,19 @@
       if (field) { event.preventDefault(); field.focus(); }
     }
   });
+  // A table that is wider than its place is scrolled by the keyboard, too.
+  let isMarking = false;
+  const markScrolling = () => {
+    isMarking = false;
+    for (const each of document.querySelectorAll(".q-table__middle")) {
+      if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
+      else each.removeAttribute("tabindex");
+    }
+  };
+  const markSoon = () => {
+    if (!isMarking) setTimeout(markScrolling, 250);
+    isMarking = true;
+  };
+  new MutationObserver(markSoon).observe(document.documentElement, { childList: true, subtree: true });
+  addEventListener("resize", markSoon);
 })();

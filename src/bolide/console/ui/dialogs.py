@@ -24,9 +24,18 @@ class FormDialog:
     """
 
     def __init__(
-        self, view: View, title: str, submit: str, *, danger: bool = False, wide: bool = False
+        self,
+        view: View,
+        title: str,
+        submit: str,
+        *,
+        danger: bool = False,
+        wide: bool = False,
+        stay: bool = False,
     ) -> None:
+        """Create the dialog; with `stay`, it stays open after it has succeeded."""
         self._view = view
+        self._stay = stay
         self._submit: Callable[[], Awaitable[object]] | None = None
         self._checks: list[Callable[[], bool]] = []
         with view.client, ui.dialog() as self.dialog:
@@ -37,7 +46,8 @@ class FormDialog:
                 self._error = ui.label().classes("form-error").props("role=alert")
                 self._error.set_visibility(False)
                 with ui.element("div").classes("dialog-buttons"):
-                    ui.button(view.t("Cancel"), on_click=self.close).props("flat no-caps")
+                    leave = view.t("Close") if stay else view.t("Cancel")
+                    ui.button(leave, on_click=self.close).props("flat no-caps")
                     self.button = ui.button(submit, on_click=self._run).props(
                         f"unelevated no-caps {'color=negative' if danger else 'color=primary'}"
                     )
@@ -80,7 +90,8 @@ class FormDialog:
         except BolideError as error:
             self.show_error(reason_of(error))
         else:
-            self.close()
+            if not self._stay:
+                self.close()
         finally:
             if not self.button.is_deleted:
                 self.button.props(remove="loading")
@@ -96,6 +107,7 @@ async def confirm_and_run(  # noqa: PLR0913  what is asked, and what is shown
     show_effect: Callable[[Any], None] | None = None,
     typed_name: str | None = None,
     danger: bool = True,
+    wide: bool = False,
     done: str = "",
     on_done: Callable[[Any], Any] | None = None,
 ) -> None:
@@ -110,11 +122,12 @@ async def confirm_and_run(  # noqa: PLR0913  what is asked, and what is shown
         show_effect: builds the elements for what the preview returned.
         typed_name: what has to be typed first, for what cannot be undone.
         danger: whether it destroys something.
+        wide: whether the effect is a table.
         done: what to say afterwards.
         on_done: called with the result.
     """
     token = ""
-    with FormDialog(view, title, button, danger=danger) as form:
+    with FormDialog(view, title, button, danger=danger, wide=wide) as form:
         effect_place = ui.element("div").classes("effect")
         with effect_place:
             loading()

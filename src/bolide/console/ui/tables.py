@@ -216,6 +216,9 @@ class DataTable(Generic[T]):
         table.add_slot("header-cell", _HEADER)
         for column in self._columns:
             table.add_slot(f"body-cell-{column.name}", _cell(column))
+        if self._on_select is not None:
+            table.add_slot("header-selection", _SELECT_ALL % _literal(self._view.t("Select all")))
+            table.add_slot("body-selection", _SELECT % _literal(self._view.t("Select")))
         if self._actions:
             _add_actions(table, self._actions)
         return table
@@ -302,6 +305,12 @@ _HEADER = """
 </q-th>
 """
 _HINT = '<q-tooltip v-if="props.row.{name}_hint">{{{{ props.row.{name}_hint }}}}</q-tooltip>'
+_SELECT_ALL = '<q-checkbox dense v-model="props.selected" :aria-label="%s"></q-checkbox>'
+_SELECT = """
+<q-checkbox dense :model-value="props.selected" :aria-label="%s + ' ' + props.key"
+  @update:model-value="(value, event) =>
+    Object.getOwnPropertyDescriptor(props, 'selected').set(value, event)"></q-checkbox>
+"""
 _CELLS = {
     "text": "<span>{{{{ props.value }}}}</span>",
     "number": '<span class="figure">{{{{ props.value }}}}</span>',
@@ -391,7 +400,7 @@ def simple_table(
         row_key="key",
         pagination=0,
     )
-    table.props(f'flat dense hide-pagination aria-label="{_quoted(label)}"')
+    table.props(f'flat dense hide-pagination tabindex=0 aria-label="{_quoted(label)}"')
     table.classes("simple-table")
     for column in columns:
         table.add_slot(f"body-cell-{column.name}", _cell(column))

@@ -12,6 +12,7 @@ from nicegui import ui
 from starlette.types import ASGIApp
 
 from bolide.console.api.errors import answer_errors
+from bolide.console.api.exports import export_router
 from bolide.console.api.routes import operation_router
 from bolide.console.api.session_routes import session_router
 from bolide.console.service import Console
@@ -49,6 +50,7 @@ def make_app(console: Console) -> ASGIApp:
     )
     answer_errors(app)
     app.include_router(session_router(console), prefix="/api/v1")
+    app.include_router(export_router(console), prefix="/api/v1")
     app.include_router(operation_router(console, list(OPERATIONS.values())), prefix="/api/v1")
     app.include_router(login_router(console))
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")

@@ -13,8 +13,8 @@ class TopicFigures:
     sampled: float
     """When, in seconds since 1970; the figures of a large cluster are minutes old."""
     rate_in: float | None = None
-    """Messages per second since the sample before; None after the first one, if a broker did not
-    answer, or if it is another topic of that name, whose offsets went back."""
+    """Messages per second since the sample before; without one that compares, as of a topic that
+    was created anew, what its brokers tell of the last minute. None if they tell nothing."""
     messages: int | None = None
     """Messages stored now, in all queues of all brokers."""
     end: int | None = None

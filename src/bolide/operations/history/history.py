@@ -49,7 +49,7 @@ _TICK = 2.0
 """Seconds between two requests to a broker for its figures."""
 _MEMBERS_EVERY = 6.0
 _PRUNE_EVERY = 1800.0
-_LATEST_EVERY = 300.0
+_LATEST_EVERY = 60.0
 """Seconds between two writes of the latest figures, with which the next start begins."""
 _STALE = 3600.0
 """Seconds after which the latest figures of an earlier run no longer stand for all there is."""
@@ -133,6 +133,14 @@ class History:
     def topic_figures(self) -> Mapping[str, TopicFigures]:
         """The latest figures by topic; topics that were not asked about yet are missing."""
         return self._rotation.topics
+
+    def topic_count(self) -> int:
+        """Topics of users, also those that were not asked about yet."""
+        return sum(map(self.is_of_users, self._rotation.topic_names))
+
+    def group_count(self) -> int:
+        """Groups of users, also those that were not asked about yet."""
+        return len(self._rotation.group_names)
 
     def is_of_users(self, topic: str) -> bool:
         """Whether a topic is neither the servers' own nor one of retries or dead letters."""

@@ -7,9 +7,10 @@ does not answer is left alone for a while, and what it would tell is unknown mea
 """
 
 import asyncio
+import heapq
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -37,19 +38,24 @@ from bolide.remoting.errors import RemotingError
 T = TypeVar("T")
 
 NO_BROKERS = "no broker is registered"
-ROUND = 10.0
+ROUND = 5.0
 """Seconds of a round in a small cluster."""
 RATE = 80.0
 """Requests per second at most."""
 _ROUTE_AGE = 600.0
-_GROUPS_EVERY = 120.0
-"""Seconds between two requests for the table of all groups of a broker."""
+_SECONDS_PER_GROUP = 0.06
+_LONGEST_TABLE_AGE = 120.0
+"""Seconds between two requests for the table of all groups of a broker: the longer it is, the
+less often."""
 _LEAVE_ALONE = 15.0
 """Seconds in which a broker that did not answer is not asked."""
 _PATIENCE = 5.0
 """Seconds in which a server has to answer."""
 _AGAIN = 2.0
 """Seconds after which a cluster that cannot be asked is tried again."""
+_BUSY, _BUSY_EVERY = 15, 10.0
+"""The topics with the largest rates and the groups with the largest lags are asked about as often
+as this, in seconds, in clusters whose rounds are longer."""
 _LONGEST_PAUSE = 0.2
 _MAX_LAGGING = 8
 """Topics of one group whose delay is asked for: those with the largest lag."""
@@ -86,6 +92,7 @@ class Rotation:
         """Why brokers, by address, did not tell something in this round."""
         self._away: dict[str, float] = {}
         self._counters: Counters[str] = Counters()
+        self._busy_asked = 0.0
         self._pause = 1 / rate
         self._requests = 0
 
@@ -100,7 +107,7 @@ class Rotation:
 
     async def round(self) -> None:
         """Ask about everything once."""
-        begun = monotonic()
+        begun = self._busy_asked = monotonic()
         self._requests = 0
         try:
             await self._list()
@@ -112,10 +119,12 @@ class Rotation:
             return
         groups = sorted(self._brokers_of_group)
         topics = sorted(each for each in self._names if self._is_asked_as_topic(each))
-        for topic in topics:
-            await self._topic(topic)
         for group in groups:
             await self._group(group)
+            await self._look_at_busy()
+        for topic in topics:
+            await self._topic(topic)
+            await self._look_at_busy()
         self._forget_gone({*topics}, {*groups})
         self.rounds += 1
         self.last_round = monotonic() - begun
@@ -138,6 +147,16 @@ class Rotation:
                 at = monotonic() - (time.time() - each.sampled)
                 self._counters.rate(topic, each.end, at, life=each.queues)
 
+    @property
+    def topic_names(self) -> Collection[str]:
+        """All topics, also those that were not asked about yet."""
+        return self._names or self.topics
+
+    @property
+    def group_names(self) -> Collection[str]:
+        """All groups, also those that were not asked about yet."""
+        return self._brokers_of_group or self.groups
+
     def consumers_at(self, address: str) -> set[str]:
         """Client ids of the consumers that are connected to a broker."""
         return {each for ids in self._consumers.get(address, {}).values() for each in ids}
@@ -157,7 +176,9 @@ class Rotation:
         retries = {each for each in self._names if each.startswith(RETRY_PREFIX)}
         age = monotonic() - self._groups_read
         # A retry topic does not tell its group for sure, but that the table has changed.
-        if age >= _GROUPS_EVERY or (retries != self._retries and age >= self._round_time):
+        known = len(self._brokers_of_group) * _SECONDS_PER_GROUP
+        longest = min(max(known, self._round_time), _LONGEST_TABLE_AGE)
+        if age >= longest or (retries != self._retries and age >= self._round_time):
             self._retries = retries
             await self._list_groups()
             await self._list_system_topics()
@@ -213,6 +234,21 @@ class Rotation:
             for name in by_group.keys() - groups:
                 del by_group[name]
 
+    async def _look_at_busy(self) -> None:
+        """Amid a long round, ask again about what the dashboard shows first."""
+        if monotonic() - self._busy_asked < _BUSY_EVERY:
+            return
+        known = self._brokers_of_group
+        lags = {group: each.lag for group, each in self.groups.items() if each.lag}
+        rates = {topic: each.rate_in for topic, each in self.topics.items() if each.rate_in}
+        for group in heapq.nlargest(_BUSY, lags, key=lambda group: lags[group]):
+            if group in known:
+                await self._group(group)
+        for topic in heapq.nlargest(_BUSY, rates, key=lambda topic: rates[topic]):
+            if topic in self._names:
+                await self._topic(topic)
+        self._busy_asked = monotonic()
+
     # ---- topics
 
     async def _topic(self, topic: str) -> TopicFigures | None:
@@ -244,9 +280,12 @@ class Rotation:
         if None in told or not told:
             return TopicFigures(sampled=time.time(), is_whole=False)
         end = sum(q.max_offset for q in bounds)
+        rate = self._counters.rate(topic, end, monotonic(), life=len(bounds))
+        if rate is None:  # RocketMQ 4.9 tells 0 whatever there is
+            rate = sum(part.topic_put_tps for part in told if part is not None) or None
         return TopicFigures(
             sampled=time.time(),
-            rate_in=self._counters.rate(topic, end, monotonic(), life=len(bounds)),
+            rate_in=rate,
             messages=sum(max(q.max_offset - q.min_offset, 0) for q in bounds),
             end=end,
             queues=len(bounds),

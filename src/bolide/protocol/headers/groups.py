@@ -16,6 +16,10 @@ class TopicGroupHeader(Header, frozen=True):
     group: str
 
 
+REMOVE_OFFSET = "removeOffset"
+"""The name of `clean_offset` in RocketMQ 4.9."""
+
+
 class DeleteGroupHeader(Header, frozen=True, kw_only=True):
     """DELETE_SUBSCRIPTIONGROUP."""
 

@@ -2,5 +2,5 @@
 
 `definition` has the types; `declared` reads a pipeline from a YAML file; `builtin` lists the
 built-in pipelines, each in a module of its own. `runner` runs a pipeline, and `monitoring` shows
-its progress and publishes it on the topic BOLIDE_PIPELINES.
+its progress and reports it to the cluster.
 """

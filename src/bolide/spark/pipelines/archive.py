@@ -101,6 +101,7 @@ def plan(options: ArchiveOptions, run: RunSettings) -> Pipeline:
     settings = Settings(wanted.include_properties, wanted.value_schema)
     work = ArchiveRun(options.path, checkpoint, wanted, settings, _maintenance(options))
     return Pipeline(
+        kind="archive",
         name=run.named(_name(options)),
         source=ArchiveSource(options=source.options, path=options.path),
         sink=EachBatch(f"archive at {options.path}", work.write),

@@ -37,7 +37,12 @@ def plan(options: CompactOptions, run: RunSettings) -> Job:
     def work(spark: "SparkSession", screen: Screen) -> Outcome:
         return _compact(spark, screen, options, keep)
 
-    return Job(name=run.named("compact"), text=f"merge small files of {options.path}", run=work)
+    return Job(
+        kind="compact",
+        name=run.named("compact"),
+        text=f"merge small files of {options.path}",
+        run=work,
+    )
 
 
 def _compact(

@@ -72,7 +72,12 @@ class DlqOptions:
 def plan(options: DlqOptions, run: RunSettings) -> Job:
     groups = ", ".join(options.group) or "all groups"
     report = DeadLetterReport(options, run, parse_duration(options.window, option="window"))
-    return Job(name=run.named("dlq"), text=f"dead letters of {groups}", run=report.run)
+    return Job(
+        kind="dlq",
+        name=run.named("dlq"),
+        text=f"dead letters of {groups}",
+        run=report.run,
+    )
 
 
 @dataclass(frozen=True, slots=True)

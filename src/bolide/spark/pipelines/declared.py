@@ -45,6 +45,7 @@ def read_pipeline(file: Path, run: RunSettings) -> Pipeline:
     name = check_name(run.name) if run.name else _name(mapping, file)
     cluster = _ClusterOptions(run, mapping.find_text("nameServer"))
     return Pipeline(
+        kind="file",
         name=name,
         source=_source(mapping.require("source"), cluster),
         steps=_steps(mapping["steps"], file.parent) if "steps" in mapping else (),

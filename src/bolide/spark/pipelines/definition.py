@@ -28,7 +28,7 @@ INPUT = "input"
 
 
 class Screen(Protocol):
-    """Output and stop flag of a run: the terminal, and the topic BOLIDE_PIPELINES.
+    """Output and stop flag of a run: the terminal, and the reports to the cluster.
 
     All methods are thread-safe.
     """
@@ -73,6 +73,8 @@ class Job:
     text: str
     """One-line description for `explain` and `status`."""
     run: Callable[["SparkSession", Screen], Outcome]
+    kind: str = ""
+    """As of `Pipeline`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,8 @@ class Pipeline:
     checkpoint: str
     steps: tuple[Step, ...] = ()
     trigger: Trigger = ONCE
+    kind: str = ""
+    """Name of the built-in pipeline, or `file`; for reports."""
     commit_group: str | None = None
     """Consumer group that gets the position after each batch; None to derive it from the name."""
     around: "Callable[[SparkSession, Screen], AbstractContextManager[object]] | None" = None

@@ -75,7 +75,9 @@ def plan(options: LagOptions, run: RunSettings) -> Job:
         once=run.once,
     )
     groups = ", ".join(options.group) or "all groups"
-    return Job(name=name, text=f"lag of {groups} every {monitor.interval:g} s", run=monitor.run)
+    return Job(
+        kind="lag", name=name, text=f"lag of {groups} every {monitor.interval:g} s", run=monitor.run
+    )
 
 
 class GroupPosition(NamedTuple):

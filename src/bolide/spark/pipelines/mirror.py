@@ -46,6 +46,7 @@ def plan(options: MirrorOptions, run: RunSettings) -> Pipeline:
     _refuse_circle(options, source, sink)
     name = run.named(f"mirror-{_short(options.topic)}")
     return Pipeline(
+        kind="mirror",
         name=name,
         source=source,
         steps=(sql_step(options.sql, "--sql"),) if options.sql else (),

@@ -76,7 +76,12 @@ def plan(options: ReconcileOptions, run: RunSettings) -> Job:
         return _outcome(report, options)
 
     text = f"compare the archive at {options.path} with the log"
-    return Job(name=run.named("reconcile"), text=text, run=work)
+    return Job(
+        kind="reconcile",
+        name=run.named("reconcile"),
+        text=text,
+        run=work,
+    )
 
 
 def reconcile(

@@ -93,7 +93,9 @@ def plan(options: ReplayOptions, run: RunSettings) -> Job:
     )
     replay.sink()  # reports invalid options before any message is read
     origin, target = options.archive or options.ids, options.to or "their own topics"
-    return Job(name=run.named("replay"), text=f"{origin} to {target}", run=replay.run)
+    return Job(
+        kind="replay", name=run.named("replay"), text=f"{origin} to {target}", run=replay.run
+    )
 
 
 class TimeSlice(NamedTuple):

@@ -5,16 +5,20 @@ import io
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from importlib.metadata import version
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
-from bolide.arrow.cluster import Connection, ask
+from bolide.arrow.cluster import Cluster, Connection, ask
+from bolide.arrow.position_lookup import read_records
 from bolide.client.errors import NameServersUnreachable
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message_queue import MessageQueue
+from bolide.protocol.bodies.pipelines import Progress, RunState, State
 from bolide.spark.options import SourceOptions
 from bolide.spark.pipelines.builtin import RunSettings
 from bolide.spark.pipelines.definition import FormatSink, Job, Outcome, Pipeline, Table
@@ -28,10 +32,11 @@ from bolide.spark.pipelines.monitoring.query_monitor import (
 from bolide.spark.pipelines.monitoring.reporter import (
     MAX_INTERVAL,
     REPORT_INTERVAL,
+    NoChannel,
     Reporter,
     new_run,
 )
-from bolide.spark.pipelines.monitoring.status_topic import Kind, Progress, RunState, StatusTopic
+from bolide.spark.pipelines.monitoring.status_topic import StatusTopic
 from bolide.spark.session import activate
 from bolide.spark.sink.columns import Columns
 from bolide.spark.sink.options import SinkOptions
@@ -43,6 +48,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LOOK_BACK = 3 * MAX_INTERVAL
 """Seconds of events to search for another run."""
+_LAGGING_QUEUES = 16
+"""Queues, those with the most unread messages, whose oldest unread message is looked at."""
+_DELAY_PATIENCE = 2.0
 _SECRETS = ("secret", "password", "token", "accesskey")
 
 
@@ -52,6 +60,8 @@ class RunControls:
 
     display: Callable[[], Display] = Lines
     show: Callable[[Table], None] = show_text
+    report: bool = True
+    """Write reports to the cluster; without them nobody can ask the run to stop."""
     interval: float = REPORT_INTERVAL
     """Seconds between two reports."""
     force: bool = False
@@ -71,7 +81,7 @@ def run(
     Args:
         work: the pipeline or job.
         spark: the session; it stays open.
-        connection: the cluster whose topic BOLIDE_PIPELINES gets the reports; None for no reports.
+        connection: the cluster that gets reports and positions; None for none.
         controls: how the run is displayed and reported.
         stop: set by the caller to end the run.
 
@@ -121,6 +131,7 @@ class _Run:
         self._reporter = self._new_reporter()
         self._monitor: QueryMonitor | None = None
         self._committed: dict[MessageQueue, int] = {}
+        self._commit_time: int | None = None
 
     def run(self) -> Outcome:
         with ExitStack() as stack:
@@ -131,17 +142,18 @@ class _Run:
             try:
                 outcome = self._execute(screen)
             except Exception as exc:
-                self._report_end(Kind.FAILED, failure_reason(exc))
+                self._report(State.FAILED, failure_reason(exc))
                 if isinstance(exc, BolideError):
                     raise
                 raise RunFailed(failure_reason(exc)) from exc
-            self._report_end(self._final_kind(outcome), outcome.failure)
+            self._report(self._final_state(outcome), outcome.failure)
         for table in outcome.tables:
             self._controls.show(table)
         return outcome
 
     def _execute(self, screen: RunScreen) -> Outcome:
         if isinstance(self._work, Job):
+            self._report(State.RUNNING)
             return self._work.run(self._spark, screen)
         around = self._work.around or _no_context
         with around(self._spark, screen):
@@ -159,7 +171,7 @@ class _Run:
         finally:
             if query.isActive:  # an interrupt ended the wait
                 query.stop()
-            self._commit_position()
+            self._record_position()
 
     def _measure_backlog(self, pipeline: Pipeline) -> Backlog:
         try:
@@ -176,13 +188,17 @@ class _Run:
         work = self._work
         once = isinstance(work, Job) or work.trigger.once
         interval = min(self._controls.interval, MAX_INTERVAL)
-        description = new_run(work.name, text_of(work), once=once, interval=interval)
-        return Reporter(
-            StatusTopic(self._connection),
-            description,
-            stop=self._stop,
-            on_tick=self._commit_position,
+        description = new_run(
+            work.name,
+            text_of(work),
+            once=once,
+            interval=interval,
+            kind=work.kind,
+            spark=version("pyspark"),
+            group=work.group if isinstance(work, Pipeline) and work.source.is_rocketmq else "",
         )
+        channel = StatusTopic(self._connection) if self._controls.report else NoChannel()
+        return Reporter(channel, description, stop=self._stop, on_tick=self._record_position)
 
     def _screen(self, display: Display) -> RunScreen:
         on_progress = _ignore_progress if self._reporter is None else self._reporter.record_progress
@@ -190,29 +206,71 @@ class _Run:
             display, show=self._controls.show, stop=self._stop, on_progress=on_progress
         )
 
-    def _commit_position(self) -> None:
-        """Commit the position of the pipeline's group, as Spark calls the reader one batch late."""
+    def _record_position(self) -> None:
+        """Commit the position of the pipeline's group, and record its age."""
         work, monitor = self._work, self._monitor
         if not isinstance(work, Pipeline) or monitor is None or self._connection is None:
             return
         position = dict(monitor.position)
-        if not position or position == self._committed or not work.source.is_rocketmq:
+        if not position or not work.source.is_rocketmq:
             return
+        if position != self._committed:
+            self._commit(work.group, position, self._connection)
+        if self._reporter is not None and self._controls.report:
+            self._reporter.record_position(
+                committed=self._commit_time,
+                behind_seconds=find_delays(self._connection, position, monitor.lag or {}),
+            )
+
+    def _commit(
+        self, group: str, position: dict[MessageQueue, int], connection: Connection
+    ) -> None:
+        """Commit to the group ourselves, as Spark calls the reader one batch late."""
         try:
-            ask(self._connection, lambda cluster: cluster.commit(work.group, position))
+            ask(connection, lambda cluster: cluster.commit(group, position))
         except BolideError as exc:
-            log.warning("cannot commit the position of group %s: %s", work.group, exc)
+            log.warning("cannot commit the position of group %s: %s", group, exc)
+            if self._reporter is not None:
+                self._reporter.record_problem(f"cannot commit the position: {exc}")
         else:
             self._committed = position
+            self._commit_time = int(time.time() * 1000)
 
-    def _report_end(self, kind: Kind, reason: str | None) -> None:
+    def _report(self, state: State, reason: str | None = None) -> None:
         if self._reporter is not None:
-            self._reporter.set_state(kind, reason)
+            self._reporter.set_state(state, reason)
 
-    def _final_kind(self, outcome: Outcome) -> Kind:
+    def _final_state(self, outcome: Outcome) -> State:
         if outcome.failure:
-            return Kind.FAILED
-        return Kind.STOPPED if self._stop.is_set() else Kind.FINISHED
+            return State.FAILED
+        return State.STOPPED if self._stop.is_set() else State.FINISHED
+
+
+def find_delays(
+    connection: Connection, position: Mapping[MessageQueue, int], lag: Mapping[MessageQueue, int]
+) -> dict[str, float] | None:
+    """Age in seconds of the oldest unread message of each topic; 0 where there is none.
+
+    Of topics with many queues, those with the most unread messages count. None if the cluster
+    does not tell.
+    """
+    lagging = sorted((queue for queue in lag if lag[queue] > 0), key=lambda queue: -lag[queue])
+
+    async def first_unread(cluster: Cluster) -> dict[str, float]:
+        patient = cluster.with_patience(_DELAY_PATIENCE)
+        found = {queue.topic: 0.0 for queue in position}
+        for queue in lagging[:_LAGGING_QUEUES]:
+            at = position[queue]
+            for record in await read_records(patient, queue, at, at + 1):
+                age = round(time.time() - record.store_timestamp / 1000, 1)
+                found[queue.topic] = max(found[queue.topic], age)
+        return found
+
+    try:
+        return ask(connection, first_unread)
+    except BolideError as exc:
+        log.debug("cannot read the oldest unread messages: %s", exc)
+        return None
 
 
 def start(pipeline: Pipeline, spark: "SparkSession", screen: RunScreen) -> "StreamingQuery":

@@ -78,6 +78,7 @@ def plan(options: TraceOptions, run: RunSettings) -> Pipeline:
         live=not trigger.once,
     )
     return Pipeline(
+        kind="trace",
         name=name,
         source=run.source(topic=options.topic, includeProperties="false"),
         steps=(Step("the records in trace messages", records_of),),

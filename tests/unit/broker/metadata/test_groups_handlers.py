@@ -155,21 +155,23 @@ async def test_all_groups_are_returned_with_their_version(tables: BrokerTables) 
     assert fastjson.decode(answer.body, GroupConfigTable) == tables.groups.table
 
 
-@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("flag", [None, "cleanOffset", "removeOffset"])
 @on_loop
 async def test_a_deleted_group_keeps_its_offsets_by_default(
-    tables: BrokerTables, *, clean: bool
+    tables: BrokerTables, flag: str | None
 ) -> None:
     await tables.groups.update(FULL)
     tables.offsets.commit("g", "T", 0, 5)
     tables.offsets.save()
-    header = DeleteGroupHeader(group_name="g", clean_offset=clean)
+    header = DeleteGroupHeader(group_name="g").to_fields()
+    if flag is not None:  # the older name is that of RocketMQ 4.9's tools
+        header[flag] = "true"
     async with serving(tables) as caller:
         await caller.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         await caller.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
     again = tables.restarted()
     assert again.groups.find("g") is None
-    assert again.offsets.of("g", "T") == ({} if clean else {0: 5})
+    assert again.offsets.of("g", "T") == ({} if flag else {0: 5})
 
 
 @on_loop

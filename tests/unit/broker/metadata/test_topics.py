@@ -52,6 +52,7 @@ def test_a_new_broker_has_its_own_topics(started: BrokerTables) -> None:
         "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 6),
         "rmq_sys_bolide_pop": (1, 6),
         "rmq_sys_bolide_audit": (1, 0),
+        "BOLIDE_PIPELINE_PROGRESS": (1, 6),
         "rmq_sys_REVIVE_LOG_DefaultCluster": (8, 6),
     }
 
@@ -256,7 +257,7 @@ async def test_a_list_of_topics_is_one_change(started: BrokerTables) -> None:
 @on_loop
 async def test_the_table_for_peers_is_a_copy(started: BrokerTables) -> None:
     started.topics.table.topic_config_table.clear()
-    assert len(started.topics) == 14
+    assert len(started.topics) == 15
 
 
 @on_loop

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from threading import Event as Flag
 from typing import IO, Any, Protocol, Self
 
+from bolide.protocol.bodies.pipelines import Progress
 from bolide.spark.pipelines.definition import Table
-from bolide.spark.pipelines.monitoring.status_topic import Progress
 
 _RATE_WINDOW = 30.0
 _LINE_INTERVAL = 5.0

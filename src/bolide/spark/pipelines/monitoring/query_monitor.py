@@ -16,11 +16,11 @@ from bolide.arrow.cluster import Cluster, ask
 from bolide.arrow.errors import BadPosition
 from bolide.arrow.offsets import QueueRange, from_plain
 from bolide.model.message_queue import MessageQueue
+from bolide.protocol.bodies.pipelines import Progress
 from bolide.spark import progress as spark_progress
 from bolide.spark.options import SourceOptions
 from bolide.spark.pipelines.definition import Pipeline
 from bolide.spark.pipelines.monitoring.display import Meter, RunScreen
-from bolide.spark.pipelines.monitoring.status_topic import Progress
 from bolide.spark.planning import find_queues
 
 if TYPE_CHECKING:
@@ -71,12 +71,17 @@ def measure_backlog(spark: "SparkSession", pipeline: Pipeline) -> Backlog:
 
 
 class QueryMonitor:
-    """Follows a query until it ends; `position` has the offsets read so far."""
+    """Follows a query until it ends.
+
+    Other threads may read `position`, the offsets read so far, and `lag`, what queues have beyond
+    it; both are replaced, not changed.
+    """
 
     def __init__(
         self, query: "StreamingQuery", screen: RunScreen, backlog: Backlog, *, once: bool
     ) -> None:
         self.position: dict[MessageQueue, int] = {}
+        self.lag: dict[MessageQueue, int] | None = None
         self._query = query
         self._screen = screen
         self._start = backlog.start
@@ -84,6 +89,8 @@ class QueryMonitor:
         self._rows = 0
         self._last_batch: tuple[int, str] | None = None
         self._meter = Meter()
+        self._written: int | None = 0
+        self._out_meter = Meter()
 
     def wait_for_end(self) -> None:
         """Return when the query has ended, by itself or on request.
@@ -114,8 +121,14 @@ class QueryMonitor:
         self._last_batch = _batch_key(batch)
         end = spark_progress.positions(batch)
         self._rows += self._size(batch, end)
-        self.position |= end
+        self.position = self.position | end
+        self.lag = spark_progress.lag(batch)
+        self._count_written(batch)
         self._show(batch)
+
+    def _count_written(self, batch: Any) -> None:
+        written = spark_progress.rows_written(batch)
+        self._written = None if written is None else (self._written or 0) + written
 
     def _size(self, batch: Any, end: dict[MessageQueue, int]) -> int:
         if not end:
@@ -125,11 +138,14 @@ class QueryMonitor:
 
     def _show(self, batch: Any | None) -> None:
         rate = self._meter.rate(self._rows, time.monotonic())
+        written = self._written
+        out = None if written is None else self._out_meter.rate(written, time.monotonic())
         self._screen.update(
             Progress(
                 rows=self._rows,
                 total=self._total,
                 rows_per_second=round(rate, 1),
+                rows_out_per_second=None if out is None or batch is None else round(out, 1),
                 batch=None if batch is None else batch["batchId"],
                 behind=None if batch is None else _behind(batch),
             )

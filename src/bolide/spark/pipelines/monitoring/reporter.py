@@ -1,4 +1,4 @@
-"""Publishes the state and progress of a run on BOLIDE_PIPELINES, and receives stop requests.
+"""Publishes the state and progress of a run on its topic, and receives requests to stop.
 
 The reporter has a thread of its own; its failures never stop the pipeline.
 """
@@ -16,17 +16,26 @@ from typing import Protocol, Self
 import msgspec
 
 from bolide.errors import BolideError
-from bolide.spark.pipelines.monitoring.status_topic import Event, Kind, Progress
+from bolide.protocol.bodies.pipelines import (
+    VERSION,
+    Problem,
+    Progress,
+    Report,
+    State,
+    StopRequest,
+)
 
 log = logging.getLogger(__name__)
-REPORT_INTERVAL = 10.0
+REPORT_INTERVAL = 5.0
 MAX_INTERVAL = 60.0
 _POLL_INTERVAL = 1.0
 _FINAL_REPORT_TIMEOUT = 10.0
-_ACTIVE = {Kind.STARTED, Kind.PROGRESS}
+_ACTIVE = {State.STARTING, State.RUNNING}
+_MAX_PROBLEMS = 5
+_MAX_TEXT = 2000
 
 
-class EventChannel(Protocol):
+class Channel(Protocol):
     """The part of `StatusTopic` that a reporter uses."""
 
     def __enter__(self) -> Self: ...
@@ -40,15 +49,32 @@ class EventChannel(Protocol):
 
     def ensure_topic(self) -> None: ...
 
-    def publish(self, event: Event) -> None: ...
+    def publish(self, message: Report) -> None: ...
 
-    def poll(self) -> list[Event]: ...
+    def poll(self) -> list[StopRequest]: ...
 
 
-def new_run(pipeline: str, text: str, *, once: bool, interval: float) -> Event:
-    """The description of a run that every event repeats."""
-    return Event(
-        kind=Kind.STARTED,
+class NoChannel:
+    """For a run that reports nothing, and that nobody can ask to stop."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None: ...
+
+    def ensure_topic(self) -> None: ...
+
+    def publish(self, message: Report) -> None: ...
+
+    def poll(self) -> list[StopRequest]:
+        return []
+
+
+def new_run(pipeline: str, text: str, *, once: bool, interval: float, **facts: str) -> Report:
+    """The description of a run that every report repeats; `facts` are more members of it."""
+    return Report(
+        version=VERSION,
+        state=State.STARTING,
         pipeline=pipeline,
         run=uuid.uuid4().hex[:12],
         text=text,
@@ -57,6 +83,7 @@ def new_run(pipeline: str, text: str, *, once: bool, interval: float) -> Event:
         pid=os.getpid(),
         started=int(time.time() * 1000),
         interval=interval,
+        **facts,  # type: ignore[arg-type]  # names of members that are texts
     )
 
 
@@ -65,8 +92,8 @@ class Reporter:
 
     def __init__(
         self,
-        channel: EventChannel,
-        run: Event,
+        channel: Channel,
+        run: Report,
         *,
         stop: threading.Event,
         on_tick: Callable[[], None] = lambda: None,
@@ -91,19 +118,48 @@ class Reporter:
         self._topic_known = False
 
     @property
-    def run(self) -> Event:
+    def run(self) -> Report:
         with self._lock:
-            if self._stop.is_set() and self._current.kind in _ACTIVE:
-                self._current = msgspec.structs.replace(self._current, kind=Kind.STOPPING)
+            if self._stop.is_set() and self._current.state in _ACTIVE:
+                self._current = msgspec.structs.replace(self._current, state=State.STOPPING)
             return self._current
 
     def record_progress(self, progress: Progress) -> None:
-        """Record progress for the next report."""
-        self._update(progress=progress)
+        """Record progress for the next report; the run has started."""
+        with self._lock:
+            known = self._current.progress
+            if known is not None:  # what other threads have found out
+                progress = msgspec.structs.replace(
+                    progress, committed=known.committed, behind_seconds=known.behind_seconds
+                )
+            starting = self._current.state is State.STARTING
+            state = State.RUNNING if starting else self._current.state
+            self._current = msgspec.structs.replace(self._current, progress=progress, state=state)
+        if starting:
+            self._wake.set()
 
-    def set_state(self, kind: Kind, reason: str | None = None) -> None:
+    def record_position(
+        self, *, committed: int | None, behind_seconds: dict[str, float] | None
+    ) -> None:
+        """Record when the position was committed (in ms since 1970), and how old it is by topic."""
+        with self._lock:
+            known = self._current.progress or Progress()
+            progress = msgspec.structs.replace(
+                known, committed=committed, behind_seconds=behind_seconds
+            )
+            self._current = msgspec.structs.replace(self._current, progress=progress)
+
+    def record_problem(self, text: str) -> None:
+        """Record an error that does not end the run; the last ones are in the reports."""
+        problem = Problem(int(time.time() * 1000), text[:_MAX_TEXT])
+        with self._lock:
+            last = [each for each in self._current.problems if each.text != problem.text]
+            problems = [*last, problem][-_MAX_PROBLEMS:]
+            self._current = msgspec.structs.replace(self._current, problems=problems)
+
+    def set_state(self, state: State, reason: str | None = None) -> None:
         """Publish another state soon."""
-        self._update(kind=kind, reason=reason)
+        self._update(state=state, reason=None if reason is None else reason[:_MAX_TEXT])
         self._wake.set()
 
     def __enter__(self) -> Self:
@@ -116,8 +172,9 @@ class Reporter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc is not None and self.run.kind is not Kind.FAILED:
-            self._update(kind=Kind.FAILED, reason=str(exc) or type(exc).__name__)
+        if exc is not None and self.run.state is not State.FAILED:
+            reason = str(exc) or type(exc).__name__
+            self._update(state=State.FAILED, reason=reason[:_MAX_TEXT])
         self._ending.set()
         self._wake.set()
         self._thread.join(_FINAL_REPORT_TIMEOUT)
@@ -154,14 +211,11 @@ class Reporter:
             self._channel.ensure_topic()
             self._topic_known = True
         self._channel.publish(self.run)
-        with self._lock:
-            if self._current.kind is Kind.STARTED:
-                self._current = msgspec.structs.replace(self._current, kind=Kind.PROGRESS)
 
     def _wait_for_next_report(self) -> None:
         """Poll for stop requests until the next report is due or the state changes."""
-        until, published = time.monotonic() + self.run.interval, self.run.kind
-        while time.monotonic() < until and self.run.kind is published:
+        until, published = time.monotonic() + self.run.interval, self.run.state
+        while time.monotonic() < until and self.run.state is published:
             if self._wake.wait(min(_POLL_INTERVAL, self.run.interval)):
                 break
             self._poll_stop_requests()
@@ -169,17 +223,10 @@ class Reporter:
 
     def _poll_stop_requests(self) -> None:
         try:
-            events = self._channel.poll()
+            requests = self._channel.poll()
         except BolideError as exc:  # the next report logs the failure
             log.debug("cannot poll for stop requests: %s", exc)
             return
-        if any(_is_stop_request(event, self.run) for event in events):
+        run = self.run
+        if any(each.pipeline == run.pipeline and each.run in {"", run.run} for each in requests):
             self._stop.set()
-
-
-def _is_stop_request(event: Event, run: Event) -> bool:
-    return (
-        event.kind is Kind.REQUEST_STOP
-        and event.pipeline == run.pipeline
-        and event.run in {"", run.run}
-    )

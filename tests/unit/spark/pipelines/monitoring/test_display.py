@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from bolide.protocol.bodies.pipelines import Progress
 from bolide.spark.pipelines.definition import Table
 from bolide.spark.pipelines.monitoring.display import (
     Bar,
@@ -16,7 +17,6 @@ from bolide.spark.pipelines.monitoring.display import (
     show_json,
     show_text,
 )
-from bolide.spark.pipelines.monitoring.status_topic import Progress
 
 RESULT = Table("Result", ("queue", "rows", "same"), [("a 0", 1200, True), ("b 10", None, False)])
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from bolide.arrow.offsets import QueueRange
 from bolide.model.message_queue import MessageQueue
+from bolide.protocol.bodies.pipelines import Progress
 from bolide.spark.pipelines.monitoring.display import RunScreen, show_text
 from bolide.spark.pipelines.monitoring.query_monitor import Backlog, QueryMonitor
-from bolide.spark.pipelines.monitoring.status_topic import Progress
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 

@@ -5,8 +5,8 @@ from queue import Queue
 import pytest
 
 from bolide.errors import BolideError
+from bolide.protocol.bodies.pipelines import VERSION, Progress, Report, State, StopRequest
 from bolide.spark.pipelines.monitoring.reporter import Reporter, new_run
-from bolide.spark.pipelines.monitoring.status_topic import Event, Kind, Progress
 
 PATIENCE = 10.0
 
@@ -15,8 +15,8 @@ class FakeChannel:
     """An in-memory status topic."""
 
     def __init__(self) -> None:
-        self.published: Queue[Event] = Queue()
-        self.requests: list[Event] = []
+        self.published: Queue[Report] = Queue()
+        self.requests: list[StopRequest] = []
         self.broken = False
 
     def __enter__(self) -> "FakeChannel":
@@ -26,22 +26,22 @@ class FakeChannel:
 
     def ensure_topic(self) -> None: ...
 
-    def publish(self, event: Event) -> None:
-        self.published.put(event)
+    def publish(self, message: Report) -> None:
+        self.published.put(message)
         if self.broken:
             raise BolideError("nobody there")
 
-    def poll(self) -> list[Event]:
+    def poll(self) -> list[StopRequest]:
         requests, self.requests = self.requests, []
         return requests
 
-    def next(self) -> Event:
+    def next(self) -> Report:
         return self.published.get(timeout=PATIENCE)
 
-    def until(self, kind: Kind) -> Event:
-        while (event := self.next()).kind is not kind:
+    def until(self, state: State) -> Report:
+        while (report := self.next()).state is not state:
             pass
-        return event
+        return report
 
 
 def reporter(channel: FakeChannel, stop: threading.Event, interval: float = 0.01) -> Reporter:
@@ -54,12 +54,15 @@ def test_a_run_tells_that_it_started_how_far_it_is_and_how_it_ended() -> None:
     with reporter(channel, threading.Event()) as active:
         first = channel.next()
         active.record_progress(Progress(rows=7))
-        while (later := channel.until(Kind.PROGRESS)).progress is None:
-            pass
-        active.set_state(Kind.FINISHED)
-    last = channel.until(Kind.FINISHED)
+        later = channel.until(State.RUNNING)
+        active.record_position(committed=99, behind_seconds={"t": 1.5})
+        active.record_progress(Progress(rows=8))
+        for text in ("a", "b", "a"):
+            active.record_problem(text)
+        active.set_state(State.FINISHED)
+    last = channel.until(State.FINISHED)
 
-    assert first.kind is Kind.STARTED
+    assert first.state is State.STARTING
     assert (first.pipeline, first.text, first.host != "", first.pid > 0) == (
         "orders",
         "a to b",
@@ -67,7 +70,8 @@ def test_a_run_tells_that_it_started_how_far_it_is_and_how_it_ended() -> None:
         True,
     )
     assert later.progress == Progress(rows=7)
-    assert last.progress == Progress(rows=7)
+    assert last.progress == Progress(rows=8, committed=99, behind_seconds={"t": 1.5})
+    assert [problem.text for problem in last.problems] == ["b", "a"]
     assert len({first.run, later.run, last.run}) == 1
     assert channel.published.empty()
 
@@ -78,7 +82,7 @@ def test_an_error_is_reported_if_nobody_did() -> None:
     with pytest.raises(ValueError, match="too bad"), reporter(channel, threading.Event()):
         raise ValueError("too bad")
 
-    assert channel.until(Kind.FAILED).reason == "too bad"
+    assert channel.until(State.FAILED).reason == "too bad"
 
 
 @pytest.mark.parametrize("run", ["", "own"])
@@ -88,20 +92,19 @@ def test_a_request_sets_the_stop_and_is_told_at_once(run: str) -> None:
     with reporter(channel, stop) as active:
         channel.next()
         wanted = active.run.run if run else ""
-        channel.requests = [Event(kind=Kind.REQUEST_STOP, pipeline="orders", run=wanted)]
+        channel.requests = [StopRequest(version=VERSION, pipeline="orders", run=wanted)]
         assert stop.wait(PATIENCE)
-        channel.until(Kind.STOPPING)
+        channel.until(State.STOPPING)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Event(kind=Kind.REQUEST_STOP, pipeline="returns"),
-        Event(kind=Kind.REQUEST_STOP, pipeline="orders", run="another"),
-        Event(kind=Kind.STOPPING, pipeline="orders"),
+        StopRequest(version=VERSION, pipeline="returns"),
+        StopRequest(version=VERSION, pipeline="orders", run="another"),
     ],
 )
-def test_what_others_are_asked_for_does_not_stop_it(other: Event) -> None:
+def test_what_others_are_asked_for_does_not_stop_it(other: StopRequest) -> None:
     channel, stop = FakeChannel(), threading.Event()
 
     with reporter(channel, stop):
@@ -121,12 +124,13 @@ def test_a_cluster_that_is_away_stops_nothing_and_is_complained_of_once(
     channel.broken = True
 
     with caplog.at_level(logging.WARNING), reporter(channel, threading.Event()) as active:
-        kinds = [channel.next().kind for _ in range(3)]
+        states = [channel.next().state for _ in range(3)]
         channel.broken = False
-        channel.until(Kind.PROGRESS)
-        active.set_state(Kind.FINISHED)
+        active.record_progress(Progress(rows=1))
+        channel.until(State.RUNNING)
+        active.set_state(State.FINISHED)
 
-    assert kinds == [Kind.STARTED] * 3
+    assert states == [State.STARTING] * 3
     assert [record.getMessage() for record in caplog.records] == [
         "cannot publish the state of the pipeline, which continues: nobody there"
     ]
