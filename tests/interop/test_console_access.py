@@ -13,17 +13,16 @@ from bolide.admin import AdminClient
 from bolide.arrow.cluster import Connection
 from bolide.auth.policies.model import UserStatus, UserType
 from bolide.operations.access_brokers import AccessKind, access_overview
-from bolide.operations.access_check import check_access
-from bolide.operations.access_control import (
+from bolide.operations.access_changes import (
     create_user,
     delete_policy,
     delete_user,
-    get_user,
-    list_users,
     put_policy,
     replace_password,
     update_user,
 )
+from bolide.operations.access_check import check_access
+from bolide.operations.access_control import get_user, list_users
 from bolide.operations.audit import list_changes
 from bolide.operations.cluster import Cluster, Identity
 from bolide.operations.errors import BadInput

@@ -3,6 +3,7 @@
 # ruff: noqa: F401  one line for each module, which declares its operations
 
 import bolide.operations.access_brokers
+import bolide.operations.access_changes
 import bolide.operations.access_check
 import bolide.operations.access_control
 import bolide.operations.audit

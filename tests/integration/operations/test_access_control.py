@@ -18,18 +18,16 @@ from bolide.model.names import PIPELINE_TOPIC
 from bolide.namesrv.server import NameServer
 from bolide.operations import access_brokers
 from bolide.operations.access_brokers import AccessKind, access_overview
-from bolide.operations.access_check import AccessDecision, check_access
-from bolide.operations.access_control import (
-    AccessEffect,
+from bolide.operations.access_changes import (
     create_user,
     delete_policy,
     delete_user,
-    get_user,
-    list_users,
     put_policy,
     replace_password,
     update_user,
 )
+from bolide.operations.access_check import AccessDecision, check_access
+from bolide.operations.access_control import AccessEffect, get_user, list_users
 from bolide.operations.audit_store import AuditQuery, AuditStore
 from bolide.operations.cluster import Cluster, Identity
 from bolide.operations.declaration import Operation, Role

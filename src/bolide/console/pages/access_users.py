@@ -21,19 +21,21 @@ from bolide.console.ui.tables import Column, DataTable, ListRequest, Row
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
 from bolide.operations.access_brokers import AppliedChange
+from bolide.operations.access_changes import (
+    create_user,
+    delete_policy,
+    delete_user,
+    put_policy,
+    replace_password,
+    update_user,
+)
 from bolide.operations.access_control import (
     MadeUser,
     PolicyView,
     UserSort,
     UserView,
-    create_user,
-    delete_policy,
-    delete_user,
     get_user,
     list_users,
-    put_policy,
-    replace_password,
-    update_user,
 )
 from bolide.operations.declaration import Operation, Role
 from bolide.operations.views import Page
