@@ -31,7 +31,7 @@ BODIES = (
     b"[" * 3000 + b"]" * 3000,
     b'{"a": "' + b"x" * 4_000_000 + b'"}',
 )
-SUSPICIOUS = "window.hacked || document.querySelector('main script, main img') !== null"
+SUSPICIOUS = "window.hacked || document.querySelector('#contents script, #contents img') !== null"
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from bolide.operations.errors import BadInput, NotFound
 from bolide.operations.messages.finding import messages_of_id
 from bolide.operations.messages.rows import row_of
 from bolide.operations.messages.views import MessageRow
-from bolide.operations.views import Failure, Page, failure_of, page_of
+from bolide.operations.views import Failure, Page, failure_of, page_of, unknown_last
 from bolide.protocol.refusals import TopicNotFound
 from bolide.protocol.trace import (
     END_TRANSACTION,
@@ -148,7 +148,7 @@ async def find_traces(  # noqa: PLR0913  the options of a search
                 by_id[message_id].append(record)
     rows = [_summary(message_id, records) for message_id, records in by_id.items() if message_id]
     rows = [each for each in rows if topic in {"", each.topic}]
-    rows.sort(key=lambda each: each.sent_ms or 0, reverse=True)
+    rows.sort(key=unknown_last(lambda each: each.sent_ms, descending=True), reverse=True)
     return page_of(rows, page=page, size=size, failures=failures)
 
 

@@ -1,5 +1,6 @@
 """Messages: the search form. All of it is in the URL, so that a search can be passed on."""
 
+import asyncio
 from dataclasses import replace
 
 from nicegui import background_tasks, ui
@@ -23,6 +24,8 @@ from bolide.operations.messages.views import Order
 
 _FILTERED = {By.TIME, By.KEY, By.QUEUE, By.TAIL}
 _TIMED = {By.TIME, By.KEY}
+_TYPING = 0.3
+"""Seconds between two keys, at most."""
 
 
 @page("/messages", title="Messages", section=Section.MESSAGING, icon="mail", order=4)
@@ -58,7 +61,7 @@ class _Search:
         t, query = self._t, self._query
         with ui.element("div").classes("filters"):
             self._topic = fields.text(t("Topic"), query.topic)
-            self._topic.props("debounce=250").on_value_change(self._topic_changed)
+            self._topic.on_value_change(self._topic_changed)
             self._topic.on("keydown.enter", self._search)
             ways = {
                 By.TIME: t("Time"),
@@ -243,6 +246,14 @@ class _Search:
         self._topic.set_autocomplete(names)
 
     async def _topic_changed(self) -> None:
+        """Suggest names once nothing was typed for a moment.
+
+        The field itself is not debounced: a search right after typing would miss its end.
+        """
+        typed = self._topic.value
+        await asyncio.sleep(_TYPING)
+        if self._topic.is_deleted or self._topic.value != typed:
+            return
         try:
             self._offer(await self._suggest())
             if self._by.value == By.QUEUE and self._topic.value:

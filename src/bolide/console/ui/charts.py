@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 
 from nicegui import ui
 
+_PAUSE = 2.5
+"""A pause that is so many times as long as usual is a gap."""
 COLORS = ("#4c6ef5", "#f08c00", "#0ca678", "#e64980", "#7950f2", "#15aabf", "#82c91e", "#868e96")
 
 
@@ -15,6 +19,24 @@ class Line:
     name: str
     points: Sequence[tuple[float, float | None]]
     """Milliseconds since 1970 and the value; None is unknown."""
+
+
+def joined(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, float | None]]:
+    """Points of rare samples as one line: a large cluster is sampled one group after the other.
+
+    Steps without a sample are left out where samples are as far apart as usual. Longer pauses stay
+    gaps.
+    """
+    known = [number for number, (_, value) in enumerate(points) if value is not None]
+    distances = [later - earlier for earlier, later in pairwise(known)]
+    if not distances:
+        return list(points)
+    usual = median(distances)
+    between: set[int] = set()
+    for earlier, later in pairwise(known):
+        if later - earlier <= usual * _PAUSE:
+            between.update(range(earlier + 1, later))
+    return [point for number, point in enumerate(points) if number not in between]
 
 
 class TimeChart:
