@@ -69,7 +69,7 @@ class Contender:
         configuration.write_text(f"listenPort={port}\n")
         # 512 MiB is ample for 1,000 topics; all other options are the JVM's defaults.
         heap = ["-Xms512m", "-Xmx512m", "-Dtls.server.mode=disabled", f"-Duser.home={home}"]
-        classpath = apache.obtain("5.x").classpath
+        classpath = apache.obtain("5.x").classpath(home)
         return [apache.tool("java"), *heap, "-cp", classpath, NAMESRV, "-c", str(configuration)]
 
     @contextmanager

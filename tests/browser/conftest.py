@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser import chromium
 from tests.browser.site import (
+    BROKER,
     NARROW,
     PASSWORD,
     PATIENCE_MS,
@@ -20,6 +21,7 @@ from tests.browser.site import (
 )
 
 __all__ = [
+    "BROKER",
     "NARROW",
     "PASSWORD",
     "WIDE",

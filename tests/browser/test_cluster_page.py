@@ -3,24 +3,13 @@
 import os
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import (
-    BROKER,
-    PASSWORD,
-    Site,
-    log_in,
-    watched_page,
-)
-from tests.support.cluster_process import cluster_process
-from tests.support.commands import Running
+from tests.browser.site import BROKER, Site, log_in, serve_console, watched_page
+from tests.support.cluster_process import ClusterProcess, cluster_process
 
 BROKER_PAGE = f"/cluster/brokers/{BROKER}/0"
 
@@ -137,48 +126,50 @@ def test_the_health_of_the_cluster_is_a_checklist(page: Page, site: Site) -> Non
     page.get_by_role("tab", name="Settings").click()
     expect(page.get_by_role("row").filter(has_text="accessMessageInMemory").first).to_be_visible()
     page.get_by_role("tab", name="Connection of the console").click()
-    expect(page.get_by_text("VIP channel (vipChannelEnabled)")).to_be_visible()
-
-
-@contextmanager
-def console_of(name_server: str, home: Path) -> Iterator[str]:
-    """The address of a console for a cluster."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BOLIDE_CONSOLE_PASSWORD", PASSWORD)
-        words = ("-n", name_server, "--port", "0", "--data", str(home / "console"))
-        running = Running("bolide", "console", *words)
-    try:
-        yield running.wait_for(r"The console is at (\S+)")[1]
-    finally:
-        running.stop()
-        running.process.communicate()
+    page.get_by_role("button", name="Change the connection").click()
+    page.get_by_role("switch", name="VIP channel (vipChannelEnabled)").click()
+    page.get_by_role("button", name="Try it").click()
+    expect(page.get_by_text("It was tried, and works.")).to_be_visible()
+    page.get_by_role("button", name="Switch", exact=True).click()
+    facts = page.locator("main dl")
+    expect(facts).to_contain_text(re.compile(r"vipChannelEnabled\)\s*on", re.S))
+    with site.api() as api:
+        assert api.get("/connection").json()["vip_channel"] is True
+        plain = {"use_tls": False, "vip_channel": False}
+        api.put("/connection", json=plain, params={"confirmation": "yes"}).raise_for_status()
+        assert api.get("/connection").json()["vip_channel"] is False
 
 
 def test_a_broker_that_is_silent_stopped_and_started_again_shows_as_such(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with cluster_process(tmp_path) as cluster, console_of(cluster.address, tmp_path) as url:
+    with cluster_process(tmp_path) as cluster:
         address = cluster.brokers[BROKER].address
-        away = Site(url, cluster.address, address, running=None)  # type: ignore[arg-type]
-        context = browser.new_context()
-        log_in(context.new_page(), url)
-        state: Any = context.storage_state()
-        context.close()
-        with watched_page(browser, away, state) as page:
-            page.goto("/cluster")
-            badge = page.get_by_role("row").filter(has_text=address).locator("td").nth(2)
-            expect(badge).to_have_text("up")
-            pid = cluster.brokers[BROKER].process.pid
-            os.kill(pid, signal.SIGSTOP)
-            expect(badge).to_contain_text("does not answer since", timeout=20_000)
-            expect(page.get_by_text("0 / 1", exact=True)).to_be_visible()
-            os.kill(pid, signal.SIGCONT)
-            expect(badge).to_have_text("up")
-            cluster.kill_broker()
-            expect(badge).to_contain_text("stopped, last seen")
-            with httpx.Client(base_url=url, auth=("admin", PASSWORD), trust_env=False) as api:
-                (member,) = api.get("/api/v1/cluster/brokers").json()["brokers"]
-            assert (member["state"], member["in_rate"]) == ("stopped", None)
-            cluster.start_broker()
-            expect(badge).to_have_text("up")
-            expect(page.get_by_text("1 / 1", exact=True)).to_be_visible()
+        with serve_console(cluster.address, address, tmp_path) as away:
+            _watch_it_come_and_go(browser, cluster, away)
+
+
+def _watch_it_come_and_go(browser: Browser, cluster: ClusterProcess, away: Site) -> None:
+    context = browser.new_context()
+    log_in(context.new_page(), away.url)
+    state: Any = context.storage_state()
+    context.close()
+    with watched_page(browser, away, state) as page:
+        page.goto("/cluster")
+        row = page.get_by_role("row").filter(has_text=away.broker)
+        badge = row.locator("td").nth(2)
+        expect(badge).to_have_text("up")
+        pid = cluster.brokers[BROKER].process.pid
+        os.kill(pid, signal.SIGSTOP)
+        expect(badge).to_contain_text("does not answer since", timeout=20_000)
+        expect(page.get_by_text("0 / 1", exact=True)).to_be_visible()
+        os.kill(pid, signal.SIGCONT)
+        expect(badge).to_have_text("up")
+        cluster.kill_broker()
+        expect(badge).to_contain_text("stopped, last seen")
+        with away.api() as api:
+            (member,) = api.get("/cluster/brokers").json()["brokers"]
+        assert (member["state"], member["in_rate"]) == ("stopped", None)
+        cluster.start_broker()
+        expect(badge).to_have_text("up")
+        expect(page.get_by_text("1 / 1", exact=True)).to_be_visible()

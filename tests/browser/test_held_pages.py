@@ -99,6 +99,12 @@ def filter_and_download(page: Page, rows: Locator) -> None:
 
 def send_again(page: Page, site: Site, rows: Locator) -> None:
     """One letter that is ticked, then all: the first is not sent twice."""
+    rows.filter(has_text="r1").get_by_role("checkbox").click()
+    expect(page.get_by_role("button", name="Send 1 selected again")).to_be_visible()
+    page.get_by_label("Reason").fill("declined")  # other filters, nothing ticked
+    expect(page.get_by_role("button", name="Send all that match again")).to_be_visible()
+    expect(rows).to_have_count(2)
+    expect(rows.filter(has_text="r1").get_by_role("checkbox")).not_to_be_checked()
     rows.filter(has_text="r0").get_by_role("checkbox").click()
     page.get_by_role("button", name="Send 1 selected again").click()
     dialog = page.get_by_role("dialog")

@@ -47,7 +47,7 @@ def test_a_topic_is_made_used_changed_and_deleted(page: Page, site: Site) -> Non
         return {each.message_id for part in pulled for each in part.messages}
 
     assert message_id in site.ask(read)
-    expect(figure(page, "Stored")).to_have_text("1")
+    expect(figure(page, "Stored messages")).to_have_text("1")
 
     async def consume(admin: AdminClient) -> None:  # another one, by a client; a group is behind
         await admin.groups.update(site.broker, GroupConfig(group_name="story-readers"))
@@ -57,7 +57,7 @@ def test_a_topic_is_made_used_changed_and_deleted(page: Page, site: Site) -> Non
         await admin.offsets.commit(site.broker, "story-readers", queue, 0)
 
     site.ask(consume)
-    expect(figure(page, "Stored")).to_have_text("2")  # without a click
+    expect(figure(page, "Stored messages")).to_have_text("2")  # without a click
     page.get_by_role("tab", name="Groups").click()
     expect(row(page, "story-readers")).to_contain_text("1")
     assert "tab=groups" in page.url
@@ -156,5 +156,5 @@ def test_many_topics_are_found_sorted_and_paged(page: Page, site: Site) -> None:
     link = page.get_by_role("link", name="%RETRY%crowd")
     link.click()
     expect(page.get_by_role("heading", name="%RETRY%crowd")).to_be_visible()
-    expect(figure(page, "Stored")).to_have_text("0")
+    expect(figure(page, "Stored messages")).to_have_text("0")
     expect(page.get_by_text("Messages that the group crowd consumes again.")).to_be_visible()

@@ -232,13 +232,23 @@ class Bench:
     ) -> ChildProcess:
         installation = self._obtain(version)
         places = (f"-Duser.home={home}", f"-Djava.io.tmpdir={home / 'tmp'}")
-        command = [apache.tool("java"), *JVM, *places, *jvm]
-        classpath = f"{home / 'conf'}{os.pathsep}{installation.classpath}"
-        command += ["-cp", classpath, main, *map(str, arguments)]
+        command = [apache.tool("java"), *JVM, *places, *_archived(installation), *jvm]
+        command += ["-cp", installation.classpath(home / "conf"), main, *map(str, arguments)]
         name = f"{home.name} of RocketMQ {installation.release.version}"
         process = ChildProcess(name, command, _environment(home), home)
         self._processes.append(process)
         return process
+
+
+def _archived(installation: apache.Installation) -> tuple[str, ...]:
+    """Options for the archive of classes; what the JVM has to say of it goes nowhere."""
+    if not installation.archive.exists():
+        return ()
+    return (
+        f"-XX:SharedArchiveFile={installation.archive}",
+        "-Xlog:cds=off",
+        "-Xlog:class+path=off",
+    )
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Conventions of the command line: shared options, exit codes, one-line error messages."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Container, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -89,11 +89,16 @@ def program_name() -> str:
 
 
 @contextmanager
-def require_spark() -> Iterator[None]:
-    """Exit with a one-line message if a package of `bolide[spark]` is not installed."""
+def require_extra(extra: str, packages: Container[str]) -> Iterator[None]:
+    """Exit with a one-line message if a package of an extra of Bolide is not installed."""
     try:
         yield
     except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] not in _SPARK_PACKAGES:
+        if (exc.name or "").partition(".")[0] not in packages:
             raise
-        fail(f'this needs the package {exc.name}: pip install "bolide[spark]"')
+        fail(f'this needs the package {exc.name}: pip install "bolide[{extra}]"')
+
+
+def require_spark() -> AbstractContextManager[None]:
+    """Exit with a one-line message if a package of `bolide[spark]` is not installed."""
+    return require_extra("spark", _SPARK_PACKAGES)

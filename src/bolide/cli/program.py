@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from bolide.cli.agents import mcp
 from bolide.cli.command_line import require_spark
 from bolide.cli.console import console
 from bolide.cli.doctor import doctor
@@ -251,6 +252,7 @@ app.command(**_ANY_WORDS)(broker)
 app.command()(status)
 app.command()(shutdown)
 app.command(cls=TlsCommand)(doctor)
+app.command(cls=TlsCommand)(mcp)
 app.command(cls=TlsCommand)(console)
 
 for _group, _name, _text in (

@@ -17,6 +17,7 @@ from bolide.console.connections import Connections
 from bolide.console.settings import ConsoleSettings
 from bolide.operations.audit_store import AuditStore
 from bolide.operations.cluster import Cluster, Identity
+from bolide.operations.cluster_members import watch_members
 from bolide.operations.connection import own_connections
 from bolide.operations.declaration import Operation
 from bolide.operations.door import Caller, Door
@@ -82,6 +83,7 @@ class Console:
         )
         own.history = self._history
         self._tasks.add(asyncio.create_task(self.sessions.sweep(), name="console sessions"))
+        self._tasks.add(asyncio.create_task(watch_members(own), name="console members"))
         return self
 
     async def __aexit__(

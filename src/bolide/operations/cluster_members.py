@@ -8,6 +8,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -24,6 +25,7 @@ from bolide.remoting.errors import RemotingError
 _FRESH = 2.0
 _PATIENCE, _SHORT_PATIENCE = 3.0, 0.7
 """Seconds to wait for a broker, and for one that did not answer the last time."""
+_WATCHED = 20.0
 _REMEMBERED_MS = 24 * 3600 * 1000
 _MAX_REMEMBERED = 1000
 _SIZE = re.compile(r"([\d.]+) ?([KMGTPE]?)i?B")
@@ -205,6 +207,14 @@ async def forget_stopped(cluster: Cluster, *, address: str) -> BrokerMember:
 async def members_of(cluster: Cluster) -> Members:
     """The brokers as they were at most two seconds ago."""
     return await cluster.shared("cluster/members", lambda: _members(cluster), seconds=_FRESH)
+
+
+async def watch_members(cluster: Cluster) -> None:
+    """See who is there now and then until cancelled, so that who leaves is known to have been."""
+    while True:
+        with suppress(BolideError):  # no NameServer answers: nobody is seen
+            await members_of(cluster)
+        await asyncio.sleep(_WATCHED)
 
 
 # ---- what was seen

@@ -194,22 +194,24 @@ def _add_table(groups: dict[str, KnownGroup], broker: str, table: GroupConfigTab
 
 def _add_topics(groups: dict[str, KnownGroup], topics: Iterable[str]) -> None:
     """Retry topics make a group known, unless POP made them: those have the topic in the name."""
-    retry = sorted(topic for topic in topics if topic.startswith(RETRY_PREFIX))
-    for topic in retry:
+    names = frozenset(topics)
+    for topic in sorted(name for name in names if name.startswith(RETRY_PREFIX)):
         name = retrying_group(topic)
-        owner = name if name in groups else _owner_of_pop_topic(groups, name)
+        owner = name if name in groups else _owner_of_pop_topic(groups, name, names)
         _of(groups, owner or name).retry_topics.append(topic)
-    for topic in topics:
+    for topic in names:
         name = topic.removeprefix(DEAD_LETTER_PREFIX)
         if name != topic and name in groups:
             groups[name].has_dead_letters = True
 
 
-def _owner_of_pop_topic(groups: Mapping[str, KnownGroup], name: str) -> str | None:
+def _owner_of_pop_topic(
+    groups: Mapping[str, KnownGroup], name: str, topics: frozenset[str]
+) -> str | None:
     """The group in `group_topic`, as POP's older rule names retry topics; both may have `_`."""
     at = name.rfind("_")
     while at > 0:
-        if name[:at] in groups:
+        if name[:at] in groups and name[at + 1 :] in topics:
             return name[:at]
         at = name.rfind("_", 0, at)
     return None

@@ -292,4 +292,6 @@ async def _changes(
 
 
 def _text(value: object) -> str:
+    if isinstance(value, dict):  # without what is left out
+        value = {name: each for name, each in value.items() if each is not None}
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

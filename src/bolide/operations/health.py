@@ -21,6 +21,11 @@ from bolide.version import ROCKETMQ_VERSION_NAME, __version__, version_name
 _FRESH = 30.0
 _QUICK = 5.0
 _SHOWN_NAMES = 20
+_SILENT_IF_FINE = {
+    "broker-registered", "broker-identity", "broker-address-loopback", "broker-permission",
+    "settings", "pending-settings", "ha-port", "spark",
+}  # fmt: skip
+"""Checks that find nothing if all is in order; the others say so if there is something to check."""
 
 
 class CheckState(StrEnum):
@@ -182,7 +187,12 @@ def checklist(report: Report, examined_ms: int) -> Health:
     by_kind: dict[str, list[Finding]] = {}
     for each in report.findings:
         by_kind.setdefault(each.id, []).append(each)
-    checks = [_check(kind, title, by_kind.get(kind, [])) for kind, title in KINDS.items()]
+    fine = _SILENT_IF_FINE if report.is_reachable else {"spark"}
+    if "replicas-in-sync" in by_kind:  # only a leader tells of replicas
+        fine = fine | {"controller-reachable"}
+    checks = [
+        _check(kind, title, by_kind.get(kind, []), kind in fine) for kind, title in KINDS.items()
+    ]
     order = list(CheckState)
     checks.sort(key=lambda each: order.index(each.state))
     return Health(
@@ -195,7 +205,7 @@ def checklist(report: Report, examined_ms: int) -> Health:
     )
 
 
-def _check(kind: str, title: str, found: Sequence[Finding]) -> Check:
+def _check(kind: str, title: str, found: Sequence[Finding], is_fine: bool) -> Check:
     findings = [
         CheckFinding(
             check=kind,
@@ -207,7 +217,8 @@ def _check(kind: str, title: str, found: Sequence[Finding]) -> Check:
         )
         for each in in_order(found)
     ]
-    state = findings[0].state if findings else CheckState.NOT_CHECKED
+    nothing = CheckState.OK if is_fine else CheckState.NOT_CHECKED
+    state = findings[0].state if findings else nothing
     return Check(id=kind, title=title, state=state, findings=findings)
 
 

@@ -298,7 +298,7 @@ def sent_message(message: Message, result: SendResult) -> SentMessage:
         queue=result.queue.queue_id,
         queue_offset=result.queue_offset,
         status=result.status.name,
-        transaction_id=result.transaction_id,
+        transaction_id=result.transaction_id if end else None,
         transaction_end=end,
         transaction_confirmed=is_confirmed,
         recall_handle=result.recall_handle,

@@ -195,7 +195,8 @@ async def plan_deletion(
 ) -> TopicDeletionImpact:
     """What is lost with a topic: its messages, and the backlog of its groups."""
     route = await require_route(cluster, topic)
-    kind = await changeable_kind(cluster, topic)
+    await require_changeable(cluster, topic)
+    configs = (await _configs(cluster, topic)).values()
     known = sorted({each.cluster or "" for each in route.broker_datas})
     chosen = _checked_clusters(known, clusters)
     found: list[TopicDeletion] = []
@@ -212,7 +213,7 @@ async def plan_deletion(
             )
     return TopicDeletionImpact(
         topic=topic,
-        kind=kind,
+        kind=kind_of(topic, configs=configs),
         clusters=chosen,
         queues=sum(each.queues for each in found),
         messages=sum(each.messages for each in found),
@@ -233,7 +234,7 @@ async def delete_topic(
     clusters that have it. The preview tells how many messages are lost, and which groups lose them.
     """
     route = await require_route(cluster, topic)
-    await changeable_kind(cluster, topic)
+    await require_changeable(cluster, topic)
     known = sorted({each.cluster or "" for each in route.broker_datas})
     chosen = _checked_clusters(known, clusters)
     members: dict[str, str] = {}
@@ -333,11 +334,10 @@ async def _targets(
     return masters
 
 
-async def changeable_kind(cluster: Cluster, topic: str) -> TopicKind:
-    kind = kind_of(topic, await system_topics(cluster))
-    if kind is TopicKind.SYSTEM:
+async def require_changeable(cluster: Cluster, topic: str) -> None:
+    """Raises BadInput for a topic of the brokers themselves."""
+    if kind_of(topic, await system_topics(cluster)) is TopicKind.SYSTEM:
         raise BadInput("topic", f"{topic} belongs to the brokers: it cannot be changed or deleted")
-    return kind
 
 
 # Servers

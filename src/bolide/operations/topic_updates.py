@@ -17,10 +17,10 @@ from bolide.operations.topic_changes import (
     SettingChange,
     TopicDone,
     at_each,
-    changeable_kind,
     checked_attributes,
     checked_permission,
     checked_queues,
+    require_changeable,
     setting_texts,
     settings_of,
 )
@@ -195,7 +195,7 @@ async def _steps(
     route = await require_route(cluster, topic)
     if route.topic_queue_mapping_by_broker:
         raise NotSupported(f"{topic} is a static topic: change it with mqadmin updateStaticTopic")
-    await changeable_kind(cluster, topic)
+    await require_changeable(cluster, topic)
     masters = {
         each.broker_name: each.broker_addrs[_MASTER]
         for each in sorted(route.broker_datas, key=lambda each: each.broker_name)
@@ -257,7 +257,7 @@ async def _warnings(cluster: Cluster, step: _Step) -> list[TopicWarning]:
 
     written, writes = old.write_queue_nums, new.write_queue_nums
     if writes < written:
-        text = f"nothing is sent to queues {writes} to {written - 1} any more"
+        text = f"nothing is sent to {_queues(writes, written)} any more"
         warn(WarningKind.WRITE_QUEUES_SHRINK, text, written, writes)
     if writes != written:
         text = "messages of one sharding key go to another queue: their order may break"
@@ -265,10 +265,10 @@ async def _warnings(cluster: Cluster, step: _Step) -> list[TopicWarning]:
     read, reads = old.read_queue_nums, new.read_queue_nums
     if reads < read:
         left = await _left_behind(cluster, step)
-        text = f"consumers no longer get what is stored in queues {reads} to {read - 1}"
+        text = f"consumers no longer get what is stored in {_queues(reads, read)}"
         warn(WarningKind.READ_QUEUES_SHRINK, text, read, reads, left)
     if reads < writes:
-        text = f"nobody gets what is sent to queues {reads} to {writes - 1}"
+        text = f"nobody gets what is sent to {_queues(reads, writes)}"
         warn(WarningKind.UNREAD_QUEUES, text, writes, reads)
     if old.perm & WRITE and not new.perm & WRITE:
         warn(WarningKind.NO_WRITE, "producers are refused")
@@ -278,6 +278,10 @@ async def _warnings(cluster: Cluster, step: _Step) -> list[TopicWarning]:
         text = "proxies refuse messages of another type, and consumers may expect the old one"
         warn(WarningKind.TYPE_CHANGES, text)
     return found
+
+
+def _queues(first: int, end: int) -> str:
+    return f"queue {first}" if end - first == 1 else f"queues {first} to {end - 1}"
 
 
 async def _left_behind(cluster: Cluster, step: _Step) -> int | None:

@@ -321,8 +321,11 @@ async def _unsettled(cluster: Cluster, name: str, address: str) -> BrokerTransac
             here = MessageQueue(HALF_TOPIC, name, queue.queue_id)
             position = await admin.offsets.find_committed(TRANSACTION_GROUP, here)
             behind += max(bounds.max_offset - max(position or 0, bounds.min_offset), 0)
-    except TopicNotFound:
-        behind = 0
+    except TopicNotFound:  # RocketMQ 4.9 makes the topic at its first check, a minute after a start
+        failed = "the broker has not looked for open transactions yet"
+        return BrokerTransactions(
+            broker=name, lists=False, open=None, set_aside=None, failure=failed
+        )
     except BolideError as error:
         failed = reason_of(error)
         return BrokerTransactions(

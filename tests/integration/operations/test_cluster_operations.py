@@ -263,6 +263,8 @@ async def _check_name_servers_and_versions(scene: Stage) -> None:
     assert by_id["name-server-reachable"].findings[0].where == NOBODY
     assert by_id["name-server-reachable"].findings[-1].state is CheckState.OK
     assert by_id["broker-reachable"].state is CheckState.OK
+    assert by_id["broker-identity"].state is CheckState.OK
+    assert by_id["controller-reachable"].state is CheckState.OK
     assert by_id["ha-port"].title == "Not everybody may copy the log."
 
 

@@ -24,9 +24,12 @@ from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
+from bolide.remoting.client import RemotingClient
 from tests.integration.test_policies import give, guarded, known, often
 from tests.support.access import secret_of
 from tests.support.aio import PATIENCE, on_loop, until
+from tests.support.brokers import broker_header, plain, topics_body
+from tests.support.mute import mute_server
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
 
 __all__ = ["often"]
@@ -260,6 +263,40 @@ async def check_absence(cluster: Cluster, servers: OwnCluster) -> None:
     begin = next(at for at, each in enumerate(rates) if each is not None)
     assert None in rates[begin:], "a gap"
     assert min(each for each in rates if each is not None) >= 0
+
+
+@on_loop
+async def test_a_broker_that_hangs_holds_up_no_other_and_leaves_lags_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolide.operations.history.brokers._PATIENCE", 0.5)
+    monkeypatch.setattr("bolide.operations.history.rotation._PATIENCE", 0.3)
+    async with (
+        own_cluster(tmp_path) as servers,
+        mute_server() as mute,
+        sampled(servers.address, tmp_path / "history.db") as cluster,
+        RemotingClient() as remoting,
+    ):
+        queue, broker = MessageQueue("Orders", "broker-a", 0), servers.broker.address
+        await cluster.admin.topics.update(broker, TopicConfig(topic_name="Orders"))
+        await cluster.admin.groups.update(broker, GroupConfig(group_name="shop"))
+        await cluster.admin.offsets.commit(broker, "shop", queue, 0)
+        await overview_with(cluster, lambda o: o.backlog == 0 and o.groups == 1)
+
+        header = broker_header(mute, name="broker-b", cluster="DefaultCluster")
+        body = plain(topics_body("Orders"))
+        await remoting.call(servers.address, RequestCode.REGISTER_BROKER, header, body=body)
+        found = await overview_with(
+            cluster, lambda o: len(o.brokers) == 2 and o.brokers[1].is_up is False
+        )
+        assert "no answer" in found.brokers[1].reason
+        found = await overview_with(cluster, lambda o: o.backlog_unknown == 1)
+        assert found.backlog is None, "it may have messages there"
+        history = history_of(cluster)
+        await until(lambda: not history.topic_figures()["Orders"].is_whole)
+        assert history.topic_figures()["Orders"].messages is None
+        age = time.time() - found.brokers[0].sampled_ms / 1000
+        assert (found.brokers[0].is_up, age < 1) == (True, True)
 
 
 @on_loop

@@ -281,7 +281,7 @@ async def test_a_deletion_shows_what_is_lost_and_is_confirmed(cluster: Servers) 
             await door.run(delete_topic, shown, OPERATOR, what)
         impact = needed.value.effect
         assert isinstance(impact, TopicDeletionImpact)
-        assert (impact.messages, impact.queues) == (3, 4)
+        assert (impact.messages, impact.queues, impact.kind) == (3, 4, TopicKind.FIFO)
         assert impact.last_write_ms is not None
         assert [(each.group, each.backlog) for each in impact.groups] == [("readers", 2)]
         async with Producer("any", name_server=shown.name_servers) as producer:

@@ -3,12 +3,12 @@
 from bolide.config import Unit
 from bolide.console.languages import chinese_texts
 from bolide.doctor.findings import KINDS
-from bolide.operations.cluster_members import MemberRole, MemberState
+from bolide.operations.cluster_members import MemberRole
 from bolide.operations.health import CheckState
 
 
 def test_names_of_states_and_checks_are_translated() -> None:
-    kinds = (MemberRole, MemberState, CheckState)
+    kinds = (MemberRole, CheckState)
     used = {each.value for kind in kinds for each in kind}
     used |= {each.value for each in Unit} | set(KINDS.values())
     used |= {"broker", "namesrv", "controller", "console"}

@@ -100,7 +100,7 @@ def _show_off(view: View, overview: AccessOverview) -> None:
 def _show_brokers(view: View, overview: AccessOverview) -> None:
     t = view.t
     kinds = {
-        AccessKind.OFF: t("off"),
+        AccessKind.OFF: t("open to everybody"),
         AccessKind.USERS: t("users and policies (ACL 2.0)"),
         AccessKind.ACCOUNTS: t("accounts (ACL 1.0)"),
         None: t("unknown"),

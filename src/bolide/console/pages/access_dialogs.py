@@ -7,6 +7,7 @@ from nicegui import ui
 from bolide.console.ui.dialogs import FormDialog
 from bolide.console.ui.panels import failures_note, note
 from bolide.console.ui.view import View
+from bolide.operations.access_brokers import AppliedChange
 from bolide.operations.access_control import AccessEffect
 from bolide.operations.views import Failure
 
@@ -16,18 +17,26 @@ def show_secret(
 ) -> None:
     """A generated secret, which nobody can read again."""
     t = view.t
-    with FormDialog(view, title, t("Copy") if secret else t("Close")) as form:
+    with FormDialog(view, title, t("Copy"), stay=True) as form:
         failures_note(view, failures)
         if secret is not None:
             ui.label(t("It is shown only now: keep it in a safe place."))
             ui.label(secret).classes("mono secret")
 
+    form.button.set_visibility(secret is not None)
+
     async def submit() -> None:
-        if secret is not None:
-            view.copy(secret)
+        view.copy(secret or "")
 
     form.on_submit(submit)
     form.open()
+
+
+def tell_failures(view: View, result: AppliedChange) -> bool:
+    """Show which brokers were not changed; tells whether there were any."""
+    if result.failures:
+        show_secret(view, view.t("Not all brokers were changed"), None, result.failures)
+    return bool(result.failures)
 
 
 def show_access_effect(view: View, effect: AccessEffect) -> None:

@@ -6,7 +6,11 @@ from urllib.parse import quote
 from nicegui import ui
 
 from bolide.auth.policies.model import Action, Decision, PolicyType, UserStatus, UserType
-from bolide.console.pages.access_dialogs import show_access_effect, show_secret
+from bolide.console.pages.access_dialogs import (
+    show_access_effect,
+    show_secret,
+    tell_failures,
+)
 from bolide.console.pages.declaration import page
 from bolide.console.ui import fields
 from bolide.console.ui.dialogs import FormDialog, confirm_and_run
@@ -16,6 +20,7 @@ from bolide.console.ui.tables import Action as RowAction
 from bolide.console.ui.tables import Column, DataTable, ListRequest, Row
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
+from bolide.operations.access_brokers import AppliedChange
 from bolide.operations.access_control import (
     MadeUser,
     PolicyView,
@@ -98,7 +103,7 @@ def _summary(view: View, user: UserView, text: str, more: int) -> str:
     if user.is_super:
         return view.t("everything")
     if not text:
-        return view.t("nothing")
+        return view.t("no permission")
     return f"{text} {view.t('and {count} more', count=more)}" if more > 0 else text
 
 
@@ -239,7 +244,7 @@ class _User:
                 Column(name="resource", label=t("Resource"), kind="code"),
                 Column(name="allowed", label=t("Actions allowed or denied")),
                 Column(name="decision", label=t("Decision"), kind="badge"),
-                Column(name="sources", label=t("From")),
+                Column(name="sources", label=t("Source")),
                 Column(name="kind", label=t("Kind")),
             ],
             load,
@@ -377,7 +382,7 @@ class _User:
             show_effect=lambda effect: show_access_effect(self._view, effect),
             typed_name=self._name,
             done=t("The user was deleted."),
-            on_done=lambda _: self._view.open(HOME),
+            on_done=self._deleted,
         )
 
     async def _confirm(
@@ -394,8 +399,12 @@ class _User:
             on_done=self._changed,
         )
 
-    def _changed(self, result: object) -> None:
-        failures = getattr(result, "failures", [])
-        if failures:
-            show_secret(self._view, self._t("Not all brokers were changed"), None, failures)
+    def _changed(self, result: AppliedChange) -> None:
+        tell_failures(self._view, result)
         self._poll.now()
+
+    def _deleted(self, result: AppliedChange) -> None:
+        if tell_failures(self._view, result):
+            self._poll.now()
+        else:
+            self._view.open(HOME)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from nicegui import ui
 
@@ -183,12 +184,12 @@ class _Audit:
     def _show_change(self, change: AuditedChange) -> None:
         t, view = self._t, self._view
         title = f"{change.operation} {change.target}".strip()
-        with FormDialog(view, title, t("Copy link"), wide=True) as form:
+        with FormDialog(view, title, t("Copy link"), wide=True, stay=True) as form:
             facts(
                 {
                     t("Time"): formats.moment(view, change.time_ms),
                     t("User"): change.user or t("nobody"),
-                    t("From"): change.source or formats.UNKNOWN,
+                    t("Source"): change.source or formats.UNKNOWN,
                     t("Result"): self._result_text(change),
                     t("Recorded by"): change.server or t("Console"),
                 }
@@ -207,7 +208,12 @@ class _Audit:
         form.dialog.on("hide", lambda: view.set_query(entry=None))
 
         async def copy() -> None:
-            view.copy(f"{view.path}?entry={change.id}&days={self._days.value}")
+            # The whole address, which only the browser knows.
+            path = f"/audit?{urlencode({'entry': change.id, 'days': self._days.value})}"
+            with view.client:
+                write = f"navigator.clipboard.writeText(location.origin + {path!r})"
+                view.client.run_javascript(f"navigator.clipboard && {write}")
+            view.tell(t("Copied"))
 
         form.on_submit(copy)
         form.open()

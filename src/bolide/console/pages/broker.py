@@ -14,15 +14,17 @@ from bolide.console.pages.declaration import page
 from bolide.console.pages.drain import DrainTab
 from bolide.console.pages.settings_table import SettingsTable
 from bolide.console.ui import formats
+from bolide.console.ui.charts import Line, TimeChart
 from bolide.console.ui.dialogs import confirm_and_run
 from bolide.console.ui.layout import Figure, facts, page_header, section_title, tabs
 from bolide.console.ui.panels import Panel, Poll, error_state, failures_note, note
 from bolide.console.ui.tables import Column, DataTable, ListRequest, Row, simple_table
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
-from bolide.operations import cluster_members, replication
+from bolide.operations import cluster_members, dashboard, replication
 from bolide.operations.cluster_members import BrokerDetail, BrokerMember, MemberState
 from bolide.operations.declaration import Role
+from bolide.operations.history import Measure
 from bolide.operations.replication import GroupReplication
 from bolide.operations.server_settings import ServerKind
 from bolide.operations.views import Page, page_of
@@ -77,6 +79,7 @@ class _Overview:
             self._lag = Figure(t("Replication"))
             self._waiting = Figure(t("Requests that wait"))
         self._facts = Panel(view, self._load, self._render, every=_EVERY)
+        _RateChart(view, name, broker_id)
         section_title(t("All runtime figures"))
         self._table = DataTable(
             view,
@@ -197,6 +200,42 @@ class _Overview:
         return {"key": pair[0], "name": pair[0], "value": pair[1]}
 
 
+class _RateChart:
+    """Messages in and out over the last hour, as far as they were sampled."""
+
+    def __init__(self, view: View, name: str, broker_id: int) -> None:
+        self._view, t = view, view.t
+        self._series = f"{name}#{broker_id}" if broker_id else name
+        title = t("Messages per second over the last hour")
+        with ui.element("section").classes("panel chart-panel") as self._element:
+            ui.label(title).classes("chart-title").props("role=heading aria-level=2")
+            self._chart = TimeChart(title, height=150)
+            self._note = ui.label("").classes("chart-note").props("role=status")
+        Poll(view, self._load, self._show, on_error=self._hide, every=10)
+
+    async def _load(self) -> list[Line]:
+        t = self._view.t
+        lines = []
+        for name, measure in (
+            (t("messages in"), Measure.RATE_IN),
+            (t("messages out"), Measure.RATE_OUT),
+        ):
+            found = await self._view.run(dashboard.series, measure=measure, names=[self._series])
+            lines += [
+                Line(name=name, points=[(point.time_ms, point.value) for point in each.points])
+                for each in found
+            ]
+        return lines
+
+    def _show(self, lines: list[Line]) -> None:
+        drawn = [each for each in lines if any(v is not None for _, v in each.points)]
+        self._chart.show(drawn)
+        self._note.text = "" if drawn else self._view.t("Nothing was sampled in this time.")
+
+    def _hide(self, _: BolideError) -> None:
+        self._element.set_visibility(False)
+
+
 def _rates(rates: list[float] | None) -> str:
     return " / ".join(map(formats.rate, rates)) if rates else formats.UNKNOWN
 
@@ -266,7 +305,7 @@ class _Replication:
             return
         simple_table(
             [
-                Column(name="address", label=t("From"), kind="code"),
+                Column(name="address", label=t("Connected from"), kind="code"),
                 Column(name="behind", label=t("Replica lag"), kind="number"),
                 Column(name="acknowledged", label=t("Acknowledged up to"), kind="number"),
                 Column(name="speed", label=t("Copied per second"), kind="number"),

@@ -57,6 +57,15 @@ def broker_path(name: str, broker_id: int) -> str:
     return f"/cluster/brokers/{quote(name, safe='')}/{broker_id}"
 
 
+def state_name(view: View, state: MemberState) -> str:
+    t = view.t
+    return {
+        MemberState.UP: t("up"),
+        MemberState.SILENT: t("does not answer"),
+        MemberState.STOPPED: t("stopped"),
+    }[state]
+
+
 def state_text(view: View, member: BrokerMember) -> str:
     """Up, or since when it is not."""
     t = view.t
@@ -290,7 +299,7 @@ def members_table(view: View, members: list[GroupMember], name: str) -> None:
             "address": each.address,
             "role": t(each.role.value),
             "role_tone": "info" if each.role is MemberRole.MASTER else "quiet",
-            "state": t(each.state.value) if each.state else t("not registered"),
+            "state": state_name(view, each.state) if each.state else t("not registered"),
             "state_tone": STATE_TONES[each.state] if each.state else "danger",
             "in_sync": formats.UNKNOWN if each.in_sync is None
             else t("yes") if each.in_sync else t("no"),

@@ -12,7 +12,7 @@ from bolide.console.pages.consumer_settings import build_settings
 from bolide.console.pages.consumer_texts import kind_text, warning_note, warning_tone
 from bolide.console.pages.declaration import page
 from bolide.console.ui import formats
-from bolide.console.ui.charts import Line, TimeChart
+from bolide.console.ui.charts import Line, TimeChart, joined
 from bolide.console.ui.layout import Figure, page_header, section_title, tabs
 from bolide.console.ui.panels import Poll, error_state, failures_note, note
 from bolide.console.ui.tables import Action, Column, DataTable, ListRequest, Row
@@ -40,6 +40,7 @@ class _Consumer:
         self._group = group
         self._t = t = view.t
         self._is_paused = False
+        self._pause: ui.button | None = None
         self._detail: GroupDetail | None = None
         page_header(view, group, crumbs=[(t("Consumers"), "/consumers")], actions=self._buttons)
         self._notes = ui.element("div").classes("group-notes")
@@ -64,9 +65,9 @@ class _Consumer:
         if not self._view.may(Role.OPERATOR):
             return
         t = self._t
-        self._pause = ui.button(t("Pause"), icon="pause", on_click=self._pause_or_resume)
-        self._pause.props("outline no-caps")
-        self._pause.set_enabled(False)
+        pause = ui.button(t("Pause"), icon="pause", on_click=self._pause_or_resume)
+        pause.props("outline no-caps").set_enabled(False)
+        self._pause = pause
         ui.button(t("Delete"), icon="delete_outline", on_click=self._delete).props(
             "outline no-caps color=negative"
         )
@@ -90,7 +91,7 @@ class _Consumer:
 
     def _show(self, detail: GroupDetail) -> None:
         t, row = self._t, detail.row
-        if self._view.may(Role.OPERATOR):
+        if self._pause is not None:
             self._is_paused = any(each.kind in {"paused", "partly_paused"} for each in row.warnings)
             self._pause.text = t("Resume") if self._is_paused else t("Pause")
             self._pause.props(f"icon={'play_arrow' if self._is_paused else 'pause'}")
@@ -226,7 +227,7 @@ class _Trend:
                 choice.props["aria-label"] = t("Period")
             self._empty = ui.label(t("No samples yet: the console takes them while it runs."))
             self._empty.classes("small")
-            with ui.element("div").classes("columns") as self._charts:
+            with ui.element("div").classes("trend-charts") as self._charts:
                 with ui.element("div"):
                     ui.label(t("Backlog in messages")).classes("figure-name")
                     self._lag = TimeChart(t("Backlog in messages"), area=True, height=180)
@@ -254,7 +255,7 @@ class _Trend:
         for each in series:
             chart, name = charts[each.measure]
             points = [(point.time_ms, point.value) for point in each.points]
-            chart.show([Line(name=name, points=points)])
+            chart.show([Line(name=name, points=joined(points))])
 
     def _choose(self, event: object) -> None:
         self._over = Range(str(getattr(event, "value", Range.HOUR.value)))

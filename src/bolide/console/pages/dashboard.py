@@ -251,7 +251,11 @@ class _Charts:
         with ui.element("section").classes("panel chart-panel"):
             ui.label(title).classes("chart-title").props("role=heading aria-level=2")
             chart = TimeChart(
-                title, area=measure in _AREAS, height=150, whole=measure in _WHOLE_NUMBERS
+                title,
+                area=measure in _AREAS,
+                height=150,
+                whole=measure in _WHOLE_NUMBERS,
+                utc=self._view.time_zone.key == "UTC",
             )
             note = ui.label("").classes("chart-note").props("role=status")
         self._charts.append(_Chart(measure, factor, chart, note))

@@ -86,9 +86,10 @@ class _LetterPage:
             t("Id of the dead letter"): letter.offset_message_id,
         })  # fmt: skip
         if letter.origin_topic is not None:
-            query = f"topic={quote(letter.origin_topic, safe='')}&id={letter.message_id}"
+            topic = quote(letter.origin_topic, safe="")
             with ui.element("div").classes("button-row"):
-                ui.link(t("Show the message and its trace"), f"/messages?{query}")
+                ui.link(t("The message as it was sent"), f"/messages/{topic}/{letter.message_id}")
+                ui.link(t("Its trace"), f"/traces/{letter.message_id}?topic={topic}")
         section_title(t("Tries so far"))
         self._history(detail)
         section_title(t("Body"))
@@ -298,7 +299,7 @@ class RedriveDialog:
                 "target": each.target or "—",
                 "detail": each.detail,
             }
-            for each in plan.letters[:20]
+            for each in plan.letters[:8]
         ]
         if rows:
             simple_table(columns, rows, label=t("What would become of each"))

@@ -1,6 +1,8 @@
 """The health checklist, NameServers, versions, settings, and the connection of the console."""
 
+from dataclasses import replace
 from functools import partial
+from math import ceil
 
 from nicegui import ui
 
@@ -62,7 +64,7 @@ def ops_page(view: View) -> None:
             case "health":
                 _Checklist(view)
             case "name-servers":
-                Panel(view, lambda: view.run(health.list_name_servers),
+                Panel(view, partial(_load_name_servers, view),
                       partial(_show_name_servers, view), every=5)  # fmt: skip
             case "versions":
                 Panel(view, lambda: view.run(health.list_versions), partial(_show_versions, view))
@@ -169,6 +171,16 @@ def _icon(state: CheckState) -> None:
     ui.icon(_ICONS[state]).classes(f"tone-{_TONES[state]}").props("aria-hidden=true")
 
 
+async def _load_name_servers(view: View) -> NameServerList:
+    """With rounded times, so that the table is not built anew for a millisecond."""
+    found = await view.run(health.list_name_servers)
+    servers = [
+        replace(each, seconds=None if each.seconds is None else ceil(each.seconds * 100) / 100)
+        for each in found.name_servers
+    ]
+    return replace(found, name_servers=servers)
+
+
 def _show_name_servers(view: View, found: NameServerList) -> None:
     t = view.t
     if found.agree is False:
@@ -184,7 +196,7 @@ def _show_name_servers(view: View, found: NameServerList) -> None:
         [
             Column(name="address", label=t("NameServer"), kind="code"),
             Column(name="state", label=t("State"), kind="badge"),
-            Column(name="seconds", label=t("Answer"), kind="number"),
+            Column(name="seconds", label=t("Answers within"), kind="number"),
             Column(name="brokers", label=t("Brokers"), kind="number"),
             Column(name="topics", label=t("Topics"), kind="number"),
             Column(name="version", label=t("Version")),

@@ -376,7 +376,7 @@ def _labels(view: View) -> dict[State, str]:
         State.STOPPED: t("stopped"),
         State.FINISHED: t("finished"),
         State.FAILED: t("failed"),
-        State.LOST: t("silent"),
+        State.LOST: t("lost"),
     }
 
 

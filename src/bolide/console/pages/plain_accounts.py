@@ -3,13 +3,18 @@
 from nicegui import ui
 
 from bolide.auth.plain.accounts import PERMISSION_TEXTS
-from bolide.console.pages.access_dialogs import show_access_effect, show_secret
+from bolide.console.pages.access_dialogs import (
+    show_access_effect,
+    show_secret,
+    tell_failures,
+)
 from bolide.console.ui import fields
 from bolide.console.ui.dialogs import FormDialog, confirm_and_run
 from bolide.console.ui.layout import section_title
 from bolide.console.ui.panels import Panel, failures_note
 from bolide.console.ui.tables import Action, Column, DataTable, ListRequest, Row, simple_table
 from bolide.console.ui.view import View
+from bolide.operations.access_brokers import AppliedChange
 from bolide.operations.access_control import AccessEffect
 from bolide.operations.declaration import Role
 from bolide.operations.plain_accounts import (
@@ -172,8 +177,12 @@ class _Accounts:
             show_effect=self._show_effect,
             typed_name=key,
             done=t("The account was deleted."),
-            on_done=lambda _: self._table.reload(),
+            on_done=self._deleted,
         )
+
+    def _deleted(self, result: AppliedChange) -> None:
+        tell_failures(self._view, result)
+        self._table.reload()
 
     def _show_effect(self, effect: AccessEffect) -> None:
         show_access_effect(self._view, effect)
@@ -206,6 +215,10 @@ class _Accounts:
                     "outline no-caps"
                 )
 
+    def _listed(self, result: AppliedChange) -> None:
+        tell_failures(self._view, result)
+        self._panel.reload()
+
     def _ask_list(self, lists: WhiteLists) -> None:
         t = self._t
         known = lists.brokers[0].addresses if lists.brokers else []
@@ -223,7 +236,7 @@ class _Accounts:
                 button=t("Save"),
                 show_effect=self._show_effect,
                 done=t("Saved."),
-                on_done=lambda _: self._panel.reload(),
+                on_done=self._listed,
             )
 
         form.on_submit(submit)

@@ -137,7 +137,7 @@ class _SendForm:
             TransactionEnd.ROLLBACK: t("Roll back"),
             TransactionEnd.OPEN: t("Leave open"),
         }
-        self._end = fields.choice(t("End of the transaction"), ends, TransactionEnd.COMMIT)
+        self._end = fields.choice(t("Outcome of the transaction"), ends, TransactionEnd.COMMIT)
         self._show_kind(first)
 
     def _add_place(self) -> None:

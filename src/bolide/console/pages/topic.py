@@ -122,7 +122,7 @@ class _TopicPage:
             figures = {
                 "kind": Figure(t("Kind")),
                 "rate": Figure(t("Messages/s")),
-                "messages": Figure(t("Stored")),
+                "messages": Figure(t("Stored messages")),
                 "size": Figure(t("Size")),
                 "last": Figure(t("Last write")),
                 "queues": Figure(t("Queues")),
@@ -206,7 +206,7 @@ class _TopicPage:
             Column(name="queues", label=t("Queues to write / read"), kind="number"),
             Column(name="permission", label=t("Permission"), kind="badge"),
             Column(name="rate", label=t("Messages/s"), kind="number"),
-            Column(name="messages", label=t("Stored"), kind="number"),
+            Column(name="messages", label=t("Stored messages"), kind="number"),
             Column(name="last_write", label=t("Last write")),
         ]
         simple_table(columns, map(self._broker_row, detail.brokers), label=t("Brokers"))
@@ -258,7 +258,7 @@ class _TopicPage:
                 Column(name="queue", label=t("Queue"), kind="link"),
                 Column(name="first", label=t("First offset"), kind="number"),
                 Column(name="end", label=t("End offset"), kind="number"),
-                Column(name="messages", label=t("Stored"), kind="number"),
+                Column(name="messages", label=t("Stored messages"), kind="number"),
                 Column(name="last_write", label=t("Last write")),
                 Column(name="access", label=t("Permission"), kind="badge"),
             ],

@@ -51,7 +51,7 @@ def permission_name(view: View, permission: TopicPermission | None) -> str:
         TopicPermission.READ: t("Read only"),
         TopicPermission.WRITE: t("Write only"),
         TopicPermission.NONE: t("No access"),
-        TopicPermission.DIFFERS: t("Differs"),
+        TopicPermission.DIFFERS: t("Inconsistent"),
     }[permission]
 
 

@@ -66,7 +66,7 @@ class _Topics:
                 Column(name="queues", label=t("Queues"), kind="number", sortable=True),
                 Column(name="permission", label=t("Permission"), kind="badge"),
                 Column(name="rate", label=t("Messages/s"), kind="number", sortable=True),
-                Column(name="messages", label=t("Stored"), kind="number", sortable=True),
+                Column(name="messages", label=t("Stored messages"), kind="number", sortable=True),
                 Column(name="size", label=t("Size"), kind="number", sortable=True),
                 Column(name="last_write", label=t("Last write"), sortable=True),
             ],

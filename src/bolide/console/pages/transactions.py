@@ -261,7 +261,7 @@ def state_text(view: View, state: TransactionState | None) -> str:
     return texts[state] if state is not None else "—"
 
 
-@page("/transactions/{message_id}", title="Transaction")
+@page("/transactions/{message_id}", title="Half message")
 def transaction_page(view: View, message_id: str) -> None:
     """One half message."""
     t = view.t
@@ -293,7 +293,7 @@ def transaction_page(view: View, message_id: str) -> None:
 
     page_header(
         view,
-        t("Transaction"),
+        t("Half message"),
         subtitle=message_id,
         crumbs=[(t("Transactions"), "/transactions")],
         actions=actions if view.may(Role.OPERATOR) else None,

@@ -107,5 +107,10 @@ class CursorTable(DataTable[T]):
         self._go()
 
     def _go(self) -> None:
+        if self._on_select is not None:  # ticks of rows that are not shown would surprise
+            if self._table is not None:
+                self._table.selected = []
+                self._table.update()
+            self._on_select([])
         self._view.set_query(**{f"{self._prefix}cursor": self._cursor})
         self.reload()

@@ -53,7 +53,7 @@ _LATEST_EVERY = 60.0
 """Seconds between two writes of the latest figures, with which the next start begins."""
 _STALE = 3600.0
 """Seconds after which the latest figures of an earlier run no longer stand for all there is."""
-_CACHED = 64
+_CACHED = 24
 """Answers of `series` that are kept until the next step, for all who ask the same."""
 _FRESH = 120.0
 """Seconds that a figure of a topic or group counts at least as the value of now."""
@@ -305,7 +305,7 @@ class History:
 
     def _is_fresh(self, figures: TopicFigures | GroupFigures) -> bool:
         """Whether a figure still tells of now: it is not older than two rounds."""
-        return time.time() - figures.sampled <= max(_FRESH, 2 * self._rotation.last_round)
+        return time.time() - figures.sampled <= max(_FRESH, 2 * self._rotation.round_time)
 
     # ---- the file
 

@@ -83,7 +83,8 @@ class Rotation:
         self._routes: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._brokers_of_group: dict[str, tuple[str, ...]] = {}
         self._groups_read = -math.inf
-        self._retries: set[str] = set()
+        self._seen: set[str] = set()
+        """Retry topics and masters when the tables of groups were read."""
         self._consumers: dict[str, dict[str, frozenset[str]]] = {}
         """Client ids by group, by address of the broker."""
         self.system_topics: set[str] = set()
@@ -148,6 +149,12 @@ class Rotation:
                 self._counters.rate(topic, each.end, at, life=each.queues)
 
     @property
+    def round_time(self) -> float:
+        """Seconds of a round: of the last one, or what the present one will take at least."""
+        expected = (len(self.topic_names) + 3 * len(self.group_names)) * 2 / self._rate
+        return max(self.last_round, expected)
+
+    @property
     def topic_names(self) -> Collection[str]:
         """All topics, also those that were not asked about yet."""
         return self._names or self.topics
@@ -173,13 +180,13 @@ class Rotation:
         self._names = {*await self._one(self._admin.topics.names)}
         for address in self._consumers.keys() - {*self._masters}:
             del self._consumers[address]
-        retries = {each for each in self._names if each.startswith(RETRY_PREFIX)}
+        seen = {each for each in self._names if each.startswith(RETRY_PREFIX)} | {*self._masters}
         age = monotonic() - self._groups_read
-        # A retry topic does not tell its group for sure, but that the table has changed.
+        # A new retry topic does not tell its group for sure, but that a table has changed.
         known = len(self._brokers_of_group) * _SECONDS_PER_GROUP
         longest = min(max(known, self._round_time), _LONGEST_TABLE_AGE)
-        if age >= longest or (retries != self._retries and age >= self._round_time):
-            self._retries = retries
+        if age >= longest or (seen != self._seen and age >= self._round_time):
+            self._seen = seen
             await self._list_groups()
             await self._list_system_topics()
 
@@ -198,24 +205,20 @@ class Rotation:
 
     async def _list_groups(self) -> None:
         found: dict[str, tuple[str, ...]] = {}
-        is_whole = True
+        silent: list[str] = []
         for address in self._masters:
             table = await self._ask(address, partial(self._group_table, address))
             if table is None:
-                is_whole = False
+                silent.append(address)
                 continue
             for group in table.subscription_group_table:
                 if not is_system_group(group):
                     found[group] = (*found.get(group, ()), address)
         self._groups_read = monotonic()
-        if not is_whole:  # somebody who does not answer may have any of those that were known
-            for group, addresses in self._brokers_of_group.items():
-                found[group] = tuple(dict.fromkeys((*found.get(group, ()), *addresses)))
-        registered = {*self._masters}
-        self._brokers_of_group = {
-            group: addresses if {*addresses} <= registered else self._masters
-            for group, addresses in found.items()
-        }
+        if silent:  # each of them may have any group
+            names = found.keys() | self._brokers_of_group.keys()
+            found = {group: (*found.get(group, ()), *silent) for group in names}
+        self._brokers_of_group = found
 
     def _is_asked_as_topic(self, topic: str) -> bool:
         if topic.startswith(DEAD_LETTER_PREFIX):  # otherwise it is asked about with its group
@@ -315,11 +318,14 @@ class Rotation:
     async def _group(self, group: str) -> None:
         whole, parts = True, list[GroupPart]()
         for address in self._brokers_of_group[group]:
+            if address not in self._masters:  # it has left since
+                continue
             part = await self._ask(address, partial(self._group_at, address, group))
             if part is None:
                 whole = False
                 continue
             parts.append(part)
+        whole = whole and bool(parts)
         dead_letters = await self._dead_letters(group)
         figures = GroupFigures(
             sampled=time.time(),
