@@ -24,7 +24,7 @@ MASKS = [
     (r"\S+/([\w-]+-<ms>\.(after|before))", r"<file> \1"),
     (r"(PRODUCE-|Task-|Thread-)\d+", r"\1<number>"),
     (r"\b(rt=)?\d+ms\b|spentTimeMills=\d+", "<period>"),
-    (r".*(rmq_sys_bolide_|RMQ_SYS_ROCKSDB_|rmq_sys_SYNC_BROKER_MEMBER_).*", ""),
+    (r".*(rmq_sys_bolide_|BOLIDE_PIPELINE_|RMQ_SYS_ROCKSDB_|rmq_sys_SYNC_BROKER_MEMBER_).*", ""),
     (r"(<acl_file>) +\d+", r"\1 <changes>"),
     (r"( OK, )\d+$", r"\1<topics>"),
     (r"(commitLogOffset=|MaxOffset\s+|@<id>@)\d+", r"\1<place>"),

@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from weakref import WeakKeyDictionary
 
+from bolide.admin import AdminClient
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 from bolide.model.names import PIPELINE_TOPIC
@@ -39,11 +41,12 @@ MAX_MESSAGES = 5000
 """Messages of a broker that are read at most: at the first look, and at each later one."""
 MAX_RUNS = 500
 MAX_POINTS = 1440
+"""Of one run; runs that are not among the newest keep few."""
+MAX_FULL_RUNS = 40
+FEW_POINTS = 60
 MAX_BODY_BYTES = 64 * 1024
 
 _FRESH_SECONDS = 2.0
-_KEEP_SECONDS = 3600.0
-_TAIL = "pipelines.tail"
 _PULL_COUNT = 32
 
 
@@ -262,11 +265,8 @@ _SORT_KEYS = {
 async def _tail(cluster: Cluster) -> "_Tail":
     """The end of the topic, not older than two seconds."""
 
-    async def new() -> _Tail:
-        return _Tail()
-
     async def refresh() -> _Tail:
-        tail = await cluster.shared(_TAIL, new, seconds=_KEEP_SECONDS)
+        tail = _tails.setdefault(cluster.admin, _Tail())
         await tail.refresh(cluster)
         return tail
 
@@ -348,11 +348,19 @@ class _Tail:
         )
 
     def _drop_oldest(self) -> None:
-        excess = len(self._newest) - MAX_RUNS
-        if excess > 0:
-            for run in sorted(self._newest, key=lambda run: self._newest[run].stored)[:excess]:
-                del self._newest[run]
-                self._points.pop(run, None)
+        by_age = sorted(self._newest, key=self._age)
+        for run in by_age[MAX_RUNS:]:
+            del self._newest[run]
+            self._points.pop(run, None)
+        for run in [each for each in by_age if each in self._points][MAX_FULL_RUNS:]:
+            points = self._points[run]
+            while len(points) > FEW_POINTS:
+                points.popleft()
+
+    def _age(self, run: str) -> tuple[int, int]:
+        """A sort key that puts the newest run first."""
+        newest = self._newest[run]
+        return (-newest.stored, -newest.report.started)
 
     def runs(self) -> list[PipelineRun]:
         """All runs, the latest start first."""
@@ -377,6 +385,10 @@ class _Tail:
             if point.time_ms >= since_ms
         ]
         return sorted(found, key=lambda point: point.time_ms)
+
+
+_tails: WeakKeyDictionary[AdminClient, _Tail] = WeakKeyDictionary()
+"""By connection: a change of something else must not make a console read the topic again."""
 
 
 def _run_of(state: RunState) -> PipelineRun:

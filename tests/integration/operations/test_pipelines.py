@@ -129,10 +129,17 @@ async def test_a_stop_is_asked_for_on_the_topic_and_the_tail_is_bounded(
         await write(
             cluster,
             encode(report("early", "e1")),
-            *(encode(report("many", f"m{number}", started=number)) for number in range(3)),
+            *(
+                encode(report("many", f"m{number}", started=number, progress=Progress(rows=1)))
+                for number in range(3)
+            ),
         )
+        monkeypatch.setattr(pipelines, "MAX_FULL_RUNS", 1)
+        monkeypatch.setattr(pipelines, "FEW_POINTS", 0)
         listed = await list_pipelines.function(shown)
         assert [run.name for run in listed.items] == ["many"]
+        view = await get_pipeline.function(shown, pipeline="many")
+        assert [point.run for point in view.points] == ["m2"]
 
         effect = await stop_pipeline.function(shown, pipeline="many")
         assert (effect.run, effect.text) == ("m2", "a to b")
