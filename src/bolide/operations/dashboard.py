@@ -12,8 +12,8 @@ from bolide.operations.history import (
     Measure,
     Range,
     Series,
-    Total,
     ask_brokers,
+    sum_of_known,
 )
 from bolide.operations.views import Failure
 from bolide.operations.visibility import (
@@ -31,6 +31,7 @@ _OF_GROUPS = frozenset({
     Measure.GROUP_RATE_OUT, Measure.GROUP_LAG, Measure.GROUP_DELAY, Measure.GROUP_DEAD_LETTERS,
 })  # fmt: skip
 _OF_BROKERS = frozenset({Measure.RATE_IN, Measure.RATE_OUT, Measure.DISK, Measure.CLIENTS})
+_SHARED = 1.0
 _ASKED_FOR = 3.0
 _NO_HISTORY = "nothing samples this cluster: a console does while it runs, ask its HTTP API"
 
@@ -130,16 +131,8 @@ async def overview(cluster: Cluster) -> Overview:
     part of the figures is minutes old. What is not known is null, and `failures` says why. Without
     a console that samples the cluster, only the brokers are asked, and the rest is not known.
     """
-    if not await sees_brokers(cluster):
-        refused = "your user needs the action Get on the cluster to see figures of all of it"
-        return _overview([], _Sums(), [Failure(server=cluster.name_servers, reason=refused)])
-    history = cluster.history
-    if history is None:
-        brokers, failures = await cluster.shared(
-            "dashboard brokers", lambda: ask_brokers(cluster.admin), seconds=_ASKED_FOR
-        )
-        return _overview(brokers, _Sums(), failures)
-    return _overview(history.broker_figures(), _sums(history), history.failures())
+    # Open pages ask every two seconds, and adding up thousands of groups takes milliseconds.
+    return await cluster.shared("dashboard overview", lambda: _now(cluster), seconds=_SHARED)
 
 
 @read("/overview/series")
@@ -233,6 +226,19 @@ async def lagging_groups(cluster: Cluster, *, count: int = 10) -> list[LaggingGr
     ]
 
 
+async def _now(cluster: Cluster) -> Overview:
+    if not await sees_brokers(cluster):
+        refused = "your user needs the action Get on the cluster to see figures of all of it"
+        return _overview([], _Sums(), [Failure(server=cluster.name_servers, reason=refused)])
+    history = cluster.history
+    if history is None:
+        brokers, failures = await cluster.shared(
+            "dashboard brokers", lambda: ask_brokers(cluster.admin), seconds=_ASKED_FOR
+        )
+        return _overview(brokers, _Sums(), failures)
+    return _overview(history.broker_figures(), _sums(history), history.failures())
+
+
 def _require_history(cluster: Cluster) -> History:
     if cluster.history is None:
         raise NotSupported(_NO_HISTORY)
@@ -299,8 +305,8 @@ def _overview(
     return Overview(
         brokers=[_load(each) for each in brokers],
         brokers_up=sum(each.is_up is True for each in brokers),
-        rate_in=Total.of(each.rate_in for each in masters).known,
-        rate_out=Total.of(each.rate_out for each in brokers).known,
+        rate_in=sum_of_known(each.rate_in for each in masters),
+        rate_out=sum_of_known(each.rate_out for each in brokers),
         backlog=sums.backlog,
         backlog_unknown=sums.backlog_unknown,
         dead_letters=sums.dead_letters,

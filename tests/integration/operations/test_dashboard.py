@@ -27,6 +27,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import RemotingClient
 from tests.integration.test_policies import give, guarded, known, often
 from tests.support.access import secret_of
+from tests.support.admin_cluster import NOBODY
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.brokers import broker_header, plain, topics_body
 from tests.support.mute import mute_server
@@ -179,13 +180,13 @@ async def check_rates(cluster: Cluster, producer: Producer) -> None:
         try:
             await overview_with(cluster, lambda o: (o.rate_in or 0) > 10)
             await until(lambda: rate_of(cluster, "Orders") > 10, within=PATIENCE)
+            topics = await dashboard.busy_topics.function(cluster, count=1)
+            assert [each.topic for each in topics] == ["Orders"]
         finally:
             stop.set()
 
 
 async def check_lists(cluster: Cluster) -> None:
-    topics = await dashboard.busy_topics.function(cluster, count=1)
-    assert [each.topic for each in topics] == ["Orders"]
     groups = await dashboard.lagging_groups.function(cluster)
     assert [each.group for each in groups] == ["shop"]
     assert groups[0].delay is not None and 0 < groups[0].delay < 60
@@ -259,10 +260,11 @@ async def check_absence(cluster: Cluster, servers: OwnCluster) -> None:
         return (await values(cluster, Measure.RATE_IN, "broker-a"))[-2] is not None
 
     await eventually(is_sampled)
-    rates = await values(cluster, Measure.RATE_IN, "broker-a")
-    begin = next(at for at, each in enumerate(rates) if each is not None)
-    assert None in rates[begin:], "a gap"
-    assert min(each for each in rates if each is not None) >= 0
+    for name in ("broker-a", ""):
+        rates = await values(cluster, Measure.RATE_IN, name)
+        begin = next(at for at, each in enumerate(rates) if each is not None)
+        assert None in rates[begin:-2], f"a gap, for {name!r}"
+        assert min(each for each in rates if each is not None) >= 0
 
 
 @on_loop
@@ -344,6 +346,19 @@ async def check_rights(ada: Cluster, cluster: Cluster) -> None:
     assert [each.name for each in seen] == ["Mine"]
     everything = await dashboard.busy_topics.function(cluster)
     assert {each.topic for each in everything} == {"Mine", "Theirs"}
+
+
+@on_loop
+async def test_without_a_name_server_nothing_is_known_and_the_reason_is_told(
+    tmp_path: Path,
+) -> None:
+    async with sampled(NOBODY, tmp_path / "history.db") as cluster:
+        found = await overview_with(cluster, lambda o: o.failures)
+        assert found.failures[0].server == "NameServer"
+        assert NOBODY in found.failures[0].reason
+        figures = (found.backlog, found.dead_letters, found.rate_in, found.clients, found.topics)
+        assert {*figures} == {None}
+        assert await dashboard.busy_topics.function(cluster) == []
 
 
 @on_loop

@@ -225,7 +225,7 @@ def show_progress(view: View, found: DrainProgress) -> None:
     for text in found.unknown:
         note(t("Not known: {what}", what=text), kind="warning", icon="help_outline")
     for text in found.remarks:
-        note(text)
+        note(t("Also consider: {what}", what=text))
 
 
 def _show_open(view: View, found: DrainProgress) -> None:

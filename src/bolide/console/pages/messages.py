@@ -48,10 +48,13 @@ class _Search:
             self._build_buttons()
         self._results = Results(view, self._turn)
         self._show_fields()
-        Poll(view, self._suggest, self._offer)
+        # Suggestions and queues are asked for when they are needed: the messages come first.
+        self._topic.on("focus", self._topic_changed)
+        self._by.on_value_change(self._topic_changed)
         if self._query.topic:
-            Poll(view, self._load_queues, self._set_queues, on_error=lambda _: None)
             self._results.start(self._query)
+            if self._query.by == By.QUEUE:
+                Poll(view, self._load_queues, self._set_queues, on_error=lambda _: None)
         elif self._query.id:
             Poll(view, self._locate, lambda _: None)
 

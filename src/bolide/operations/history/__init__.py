@@ -14,6 +14,7 @@ from bolide.operations.history.figures import (
     Series,
     TopicFigures,
     Total,
+    sum_of_known,
 )
 from bolide.operations.history.history import History
 
@@ -28,4 +29,5 @@ __all__ = [
     "TopicFigures",
     "Total",
     "ask_brokers",
+    "sum_of_known",
 ]

@@ -145,7 +145,7 @@ class Total(NamedTuple):
     """A sum of figures."""
 
     known: float | None
-    """Of those that are known; None if there are some, and none is known."""
+    """Of those that are known; None if there are some, and none is known. 0 if there are none."""
     unknown: int
     """How many are not known."""
 
@@ -155,3 +155,9 @@ class Total(NamedTuple):
         found = [*figures]
         known = [each for each in found if each is not None]
         return cls(sum(known) if known or not found else None, len(found) - len(known))
+
+
+def sum_of_known(figures: Iterable[float | None]) -> float | None:
+    """The sum of what servers told; None if none of them did, or there are none."""
+    known = [each for each in figures if each is not None]
+    return sum(known) if known else None

@@ -26,6 +26,7 @@ from bolide.operations.history.figures import (
     Series,
     TopicFigures,
     Total,
+    sum_of_known,
 )
 from bolide.operations.history.rotation import RATE, ROUND, Rotation
 from bolide.operations.history.store import Family, HistoryStore, Key, Tier
@@ -272,8 +273,8 @@ class History:
                 if value is not None:
                     yield Key(measure, each.key), value
         totals = (
-            (Measure.RATE_IN, Total.of(each.rate_in for each in masters).known),
-            (Measure.RATE_OUT, Total.of(each.rate_out for each in brokers).known),
+            (Measure.RATE_IN, sum_of_known(each.rate_in for each in masters)),
+            (Measure.RATE_OUT, sum_of_known(each.rate_out for each in brokers)),
             (Measure.CLIENTS, self.clients()),
             (Measure.BACKLOG, self._whole(self.backlog())),
             (Measure.DEAD_LETTERS, self._whole(self.dead_letters())),

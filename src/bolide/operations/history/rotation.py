@@ -42,7 +42,9 @@ ROUND = 5.0
 """Seconds of a round in a small cluster."""
 RATE = 80.0
 """Requests per second at most."""
-_ROUTE_AGE = 600.0
+_SECONDS_PER_ROUTE = 0.12
+_LONGEST_ROUTE_AGE = 600.0
+"""Seconds for which the brokers of a topic are remembered: the more topics, the longer."""
 _SECONDS_PER_GROUP = 0.06
 _LONGEST_TABLE_AGE = 120.0
 """Seconds between two requests for the table of all groups of a broker: the longer it is, the
@@ -80,6 +82,7 @@ class Rotation:
         """Why the last round could not begin; empty if it could."""
         self._names: set[str] = set()
         self._masters: tuple[str, ...] = ()
+        self._masters_changed = 0.0
         self._routes: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._brokers_of_group: dict[str, tuple[str, ...]] = {}
         self._groups_read = -math.inf
@@ -172,9 +175,11 @@ class Rotation:
 
     async def _list(self) -> None:
         info = await self._one(self._admin.clusters.info)
-        self._masters = tuple(
+        masters = tuple(
             address_of(broker) for broker in info.broker_addr_table.values() if broker.broker_addrs
         )
+        if {*masters} != {*self._masters}:
+            self._masters, self._masters_changed = masters, monotonic()
         if not self._masters:
             return
         self._names = {*await self._one(self._admin.topics.names)}
@@ -311,7 +316,12 @@ class Rotation:
         return addresses
 
     def _is_current(self, read: float, addresses: tuple[str, ...]) -> bool:
-        return monotonic() - read < _ROUTE_AGE and all(each in self._masters for each in addresses)
+        longest = min(len(self._names) * _SECONDS_PER_ROUTE, _LONGEST_ROUTE_AGE)
+        return (
+            read >= self._masters_changed
+            and monotonic() - read < longest
+            and all(each in self._masters for each in addresses)
+        )
 
     # ---- groups
 
