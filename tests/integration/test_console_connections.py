@@ -10,12 +10,13 @@ import pytest
 from bolide.console.access.sessions import Session
 from bolide.console.service import Console
 from bolide.console.settings import ConsoleSettings
-from bolide.operations import cluster_members, connection
 from bolide.operations.cluster import Identity
-from bolide.operations.connection import ConnectionEffect
 from bolide.operations.declaration import Role
 from bolide.operations.door import CONFIRMED
 from bolide.operations.errors import ConfirmationNeeded, Conflict
+from bolide.operations.servers import connection
+from bolide.operations.servers import members as cluster_members
+from bolide.operations.servers.connection import ConnectionEffect
 from bolide.remoting.tls import ClientTls, TlsMode
 from tests.support.aio import on_loop
 from tests.support.broker import broker_in

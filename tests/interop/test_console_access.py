@@ -12,8 +12,8 @@ import pytest
 from bolide.admin import AdminClient
 from bolide.arrow.cluster import Connection
 from bolide.auth.policies.model import UserStatus, UserType
-from bolide.operations.access_brokers import AccessKind, access_overview
-from bolide.operations.access_changes import (
+from bolide.operations.access.brokers import AccessKind, access_overview
+from bolide.operations.access.changes import (
     create_user,
     delete_policy,
     delete_user,
@@ -21,13 +21,8 @@ from bolide.operations.access_changes import (
     replace_password,
     update_user,
 )
-from bolide.operations.access_check import check_access
-from bolide.operations.access_control import get_user, list_users
-from bolide.operations.audit import list_changes
-from bolide.operations.cluster import Cluster, Identity
-from bolide.operations.errors import BadInput
-from bolide.operations.pipelines import list_pipelines
-from bolide.operations.plain_accounts import (
+from bolide.operations.access.check import check_access
+from bolide.operations.access.plain_accounts import (
     delete_account,
     get_account,
     get_white_lists,
@@ -35,6 +30,11 @@ from bolide.operations.plain_accounts import (
     put_account,
     put_white_list,
 )
+from bolide.operations.access.users import get_user, list_users
+from bolide.operations.audit import list_changes
+from bolide.operations.cluster import Cluster, Identity
+from bolide.operations.errors import BadInput
+from bolide.operations.pipelines import list_pipelines
 from bolide.protocol.bodies.pipelines import State
 from bolide.spark.pipelines.monitoring.reporter import Reporter, new_run
 from bolide.spark.pipelines.monitoring.status_topic import StatusTopic

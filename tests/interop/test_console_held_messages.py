@@ -12,17 +12,21 @@ from bolide.client.producer.results import TransactionState
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.operations.cluster import Cluster
-from bolide.operations.dead_letter_views import LetterState
-from bolide.operations.dead_letters import (
+from bolide.operations.dead_letters.listing import (
     list_dead_letter_groups,
     list_dead_letters,
     show_dead_letter,
 )
+from bolide.operations.dead_letters.redrives import (
+    plan_redrive,
+    purge_dead_letters,
+    redrive_dead_letters,
+)
+from bolide.operations.dead_letters.views import LetterState
 from bolide.operations.errors import NotSupported
+from bolide.operations.held.timers import count_timers, list_timers
+from bolide.operations.held.transactions import count_transactions, list_transactions
 from bolide.operations.jobs import JobState, list_jobs
-from bolide.operations.redrives import plan_redrive, purge_dead_letters, redrive_dead_letters
-from bolide.operations.timers import count_timers, list_timers
-from bolide.operations.transactions import count_transactions, list_transactions
 from tests.interop.bench import Bench
 from tests.support.aio import PATIENCE, on_loop
 from tests.support.own_cluster import create_topic

@@ -12,17 +12,17 @@ from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.operations.cluster import Cluster
 from bolide.operations.errors import NotFound
-from bolide.operations.sending import Draft, TransactionEnd, send_message, sending_options
-from bolide.operations.topic_changes import (
+from bolide.operations.messages.sending import Draft, TransactionEnd, send_message, sending_options
+from bolide.operations.topics.changes import (
     MessageType,
     create_topic,
     delete_topic,
     plan_deletion,
 )
-from bolide.operations.topic_detail import list_groups, list_queues, show_topic
-from bolide.operations.topic_table import TopicKind, TopicPermission
-from bolide.operations.topic_updates import update_topic
-from bolide.operations.topics import count_topics, list_topics
+from bolide.operations.topics.detail import list_groups, list_queues, show_topic
+from bolide.operations.topics.listing import count_topics, list_topics
+from bolide.operations.topics.table import TopicKind, TopicPermission
+from bolide.operations.topics.updates import update_topic
 from bolide.protocol.bodies.groups import GroupConfig
 from tests.interop.bench import Bench
 from tests.support.aio import PATIENCE, on_loop

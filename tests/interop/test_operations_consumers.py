@@ -12,10 +12,18 @@ from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.operations.cluster import Cluster
-from bolide.operations.consumer_deletion import delete_group
-from bolide.operations.consumer_figures import ConsumerKind
-from bolide.operations.consumer_members import list_members, show_stack
-from bolide.operations.consumer_settings import (
+from bolide.operations.consumers.deletion import delete_group
+from bolide.operations.consumers.figures import ConsumerKind
+from bolide.operations.consumers.listing import describe_group, list_groups, list_queues
+from bolide.operations.consumers.members import list_members, show_stack
+from bolide.operations.consumers.offsets import (
+    QueueTarget,
+    ResetTo,
+    clone_offsets,
+    plan_reset,
+    reset_offsets,
+)
+from bolide.operations.consumers.settings import (
     change_group,
     create_group,
     pause_group,
@@ -23,17 +31,9 @@ from bolide.operations.consumer_settings import (
     set_topic_access,
     show_settings,
 )
-from bolide.operations.consumers import describe_group, list_groups, list_queues
 from bolide.operations.declaration import Operation, Role
 from bolide.operations.door import CONFIRMED, AuditEntry, Caller, Door
 from bolide.operations.errors import NotSupported
-from bolide.operations.offsets import (
-    QueueTarget,
-    ResetTo,
-    clone_offsets,
-    plan_reset,
-    reset_offsets,
-)
 from bolide.protocol.bodies.topics import TopicConfig
 from tests.interop.bench import Bench
 from tests.support.aio import on_loop, until

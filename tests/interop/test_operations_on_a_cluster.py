@@ -1,19 +1,14 @@
 """Operations on brokers, settings and NameServers against Apache's servers."""
 
 from bolide import AdminClient
-from bolide.operations import (
-    cluster_members,
-    connection,
-    drains,
-    health,
-    replication,
-    server_settings,
-)
 from bolide.operations.cluster import Cluster
-from bolide.operations.cluster_members import MemberRole, MemberState, Product
-from bolide.operations.drains import DrainState
-from bolide.operations.health import CheckState
-from bolide.operations.server_settings import ServerKind, Shown, TakesEffect
+from bolide.operations.servers import connection, drains, health, replication
+from bolide.operations.servers import members as cluster_members
+from bolide.operations.servers import settings as server_settings
+from bolide.operations.servers.drains import DrainState
+from bolide.operations.servers.health import CheckState
+from bolide.operations.servers.members import MemberRole, MemberState, Product
+from bolide.operations.servers.settings import ServerKind, Shown, TakesEffect
 from bolide.protocol.bodies.topics import TopicConfig
 from tests.interop.bench import Bench
 from tests.support.aio import on_loop

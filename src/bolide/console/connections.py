@@ -15,7 +15,7 @@ from bolide.console.access.login import Login
 from bolide.console.settings import ConsoleSettings
 from bolide.errors import ConfigError
 from bolide.operations.cluster import Cluster
-from bolide.operations.connection import ConnectionChoice
+from bolide.operations.servers.connection import ConnectionChoice
 from bolide.private_files import SECRET_MODE, create_file
 from bolide.remoting.tls import ClientTls
 

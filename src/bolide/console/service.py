@@ -17,14 +17,14 @@ from bolide.console.connections import Connections
 from bolide.console.settings import ConsoleSettings
 from bolide.operations.audit_store import AuditStore
 from bolide.operations.cluster import Cluster, Identity
-from bolide.operations.cluster_members import watch_members
-from bolide.operations.connection import own_connections
 from bolide.operations.declaration import Operation
 from bolide.operations.door import Caller, Door
-from bolide.operations.drains import end_drains
 from bolide.operations.errors import OperationError
 from bolide.operations.history import History
 from bolide.operations.jobs import JOBS
+from bolide.operations.servers.connection import own_connections
+from bolide.operations.servers.drains import end_drains
+from bolide.operations.servers.members import watch_members
 from bolide.private_files import make_directory
 
 P = ParamSpec("P")

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from bolide.errors import BolideError
-from bolide.operations.access_brokers import Site, ask_each, masters
+from bolide.operations.access.brokers import Site, ask_each, masters
 from bolide.operations.audit_store import AuditQuery, StoredEntry
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import Role, read

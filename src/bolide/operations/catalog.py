@@ -2,21 +2,23 @@
 
 # ruff: noqa: F401  one line for each module, which declares its operations
 
-import bolide.operations.access_brokers
-import bolide.operations.access_changes
-import bolide.operations.access_check
-import bolide.operations.access_control
+import bolide.operations.access.brokers
+import bolide.operations.access.changes
+import bolide.operations.access.check
+import bolide.operations.access.plain_accounts
+import bolide.operations.access.users
 import bolide.operations.audit
-import bolide.operations.cluster_members
-import bolide.operations.connection
-import bolide.operations.consumer_deletion
-import bolide.operations.consumer_members
-import bolide.operations.consumer_settings
-import bolide.operations.consumers
+import bolide.operations.consumers.deletion
+import bolide.operations.consumers.listing
+import bolide.operations.consumers.members
+import bolide.operations.consumers.offsets
+import bolide.operations.consumers.settings
 import bolide.operations.dashboard
-import bolide.operations.dead_letters
-import bolide.operations.drains
-import bolide.operations.health
+import bolide.operations.dead_letters.listing
+import bolide.operations.dead_letters.redrives
+import bolide.operations.held.parked
+import bolide.operations.held.timers
+import bolide.operations.held.transactions
 import bolide.operations.jobs
 import bolide.operations.messages.consumption
 import bolide.operations.messages.detail
@@ -25,23 +27,21 @@ import bolide.operations.messages.lookup
 import bolide.operations.messages.places
 import bolide.operations.messages.resending
 import bolide.operations.messages.search
+import bolide.operations.messages.sending
 import bolide.operations.messages.tail
-import bolide.operations.offsets
-import bolide.operations.parked
 import bolide.operations.pipelines
-import bolide.operations.plain_accounts
 import bolide.operations.producers
-import bolide.operations.redrives
-import bolide.operations.replication
-import bolide.operations.sending
-import bolide.operations.server_settings
-import bolide.operations.timers
-import bolide.operations.topic_changes
-import bolide.operations.topic_detail
-import bolide.operations.topic_updates
-import bolide.operations.topics
+import bolide.operations.servers.connection
+import bolide.operations.servers.drains
+import bolide.operations.servers.health
+import bolide.operations.servers.members
+import bolide.operations.servers.replication
+import bolide.operations.servers.settings
+import bolide.operations.topics.changes
+import bolide.operations.topics.detail
+import bolide.operations.topics.listing
+import bolide.operations.topics.updates
 import bolide.operations.traces
-import bolide.operations.transactions
 from bolide.operations.declaration import OPERATIONS
 
 __all__ = ["OPERATIONS"]

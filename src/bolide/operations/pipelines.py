@@ -19,7 +19,7 @@ from bolide.model.names import PIPELINE_TOPIC
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import change, read
 from bolide.operations.errors import Conflict, NotFound
-from bolide.operations.sending import producer_of
+from bolide.operations.messages.sending import producer_of
 from bolide.operations.views import Failure, Page, failure_of, page_of, unknown_last
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.pipelines import (

@@ -16,9 +16,9 @@ from bolide.auth.policies.model import UserStatus, UserType
 from bolide.broker.server import Broker
 from bolide.model.names import PIPELINE_TOPIC
 from bolide.namesrv.server import NameServer
-from bolide.operations import access_brokers
-from bolide.operations.access_brokers import AccessKind, access_overview
-from bolide.operations.access_changes import (
+from bolide.operations.access import brokers as access_brokers
+from bolide.operations.access.brokers import AccessKind, access_overview
+from bolide.operations.access.changes import (
     create_user,
     delete_policy,
     delete_user,
@@ -26,8 +26,17 @@ from bolide.operations.access_changes import (
     replace_password,
     update_user,
 )
-from bolide.operations.access_check import AccessDecision, check_access
-from bolide.operations.access_control import AccessEffect, get_user, list_users
+from bolide.operations.access.check import AccessDecision, check_access
+from bolide.operations.access.plain_accounts import (
+    delete_account,
+    get_account,
+    get_white_lists,
+    list_accounts,
+    put_account,
+    put_account_effect,
+    put_white_list,
+)
+from bolide.operations.access.users import AccessEffect, get_user, list_users
 from bolide.operations.audit_store import AuditQuery, AuditStore
 from bolide.operations.cluster import Cluster, Identity
 from bolide.operations.declaration import Operation, Role
@@ -41,15 +50,6 @@ from bolide.operations.errors import (
     RoleTooLow,
 )
 from bolide.operations.pipelines import list_pipelines
-from bolide.operations.plain_accounts import (
-    delete_account,
-    get_account,
-    get_white_lists,
-    list_accounts,
-    put_account,
-    put_account_effect,
-    put_white_list,
-)
 from bolide.protocol.bodies.pipelines import Progress
 from bolide.protocol.refusals import NoPermission, RequestCodeNotSupported
 from bolide.spark.pipelines.monitoring.reporter import Reporter, new_run

@@ -10,20 +10,9 @@ import pytest
 
 from bolide import AdminClient, Message, Producer
 from bolide.broker.server import Broker
-from bolide.operations import (
-    cluster_members,
-    connection,
-    drains,
-    health,
-    replication,
-    server_settings,
-)
 from bolide.operations.cluster import Cluster
-from bolide.operations.cluster_members import MemberRole, MemberState, Product
-from bolide.operations.connection import ConnectionChoice
 from bolide.operations.declaration import Operation, Role
 from bolide.operations.door import CONFIRMED, AuditEntry, Caller, Door
-from bolide.operations.drains import DrainState
 from bolide.operations.errors import (
     BadInput,
     ConfirmationNeeded,
@@ -32,8 +21,14 @@ from bolide.operations.errors import (
     NotSupported,
     RoleTooLow,
 )
-from bolide.operations.health import CheckState
-from bolide.operations.server_settings import ServerKind, Shown, TakesEffect
+from bolide.operations.servers import connection, drains, health, replication
+from bolide.operations.servers import members as cluster_members
+from bolide.operations.servers import settings as server_settings
+from bolide.operations.servers.connection import ConnectionChoice
+from bolide.operations.servers.drains import DrainState
+from bolide.operations.servers.health import CheckState
+from bolide.operations.servers.members import MemberRole, MemberState, Product
+from bolide.operations.servers.settings import ServerKind, Shown, TakesEffect
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import RemotingClient
 from bolide.remoting.tls import ClientTls

@@ -15,11 +15,26 @@ from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import dead_letter_topic
 from bolide.operations.cluster import Cluster
-from bolide.operations.consumer_deletion import delete_group
-from bolide.operations.consumer_figures import ConsumerKind, ConsumerModel
-from bolide.operations.consumer_members import list_members, show_stack
-from bolide.operations.consumer_options import RetryDelays, RetryKind
-from bolide.operations.consumer_settings import (
+from bolide.operations.consumers.deletion import delete_group
+from bolide.operations.consumers.figures import ConsumerKind, ConsumerModel
+from bolide.operations.consumers.listing import (
+    GroupDetail,
+    GroupFilter,
+    GroupQueue,
+    describe_group,
+    list_groups,
+    list_queues,
+)
+from bolide.operations.consumers.members import list_members, show_stack
+from bolide.operations.consumers.offsets import (
+    QueueTarget,
+    ResetTo,
+    clone_offsets,
+    plan_reset,
+    reset_offsets,
+)
+from bolide.operations.consumers.options import RetryDelays, RetryKind
+from bolide.operations.consumers.settings import (
     change_group,
     create_group,
     pause_group,
@@ -28,26 +43,11 @@ from bolide.operations.consumer_settings import (
     set_topic_access,
     show_settings,
 )
-from bolide.operations.consumer_warnings import WarningKind
-from bolide.operations.consumers import (
-    GroupDetail,
-    GroupFilter,
-    GroupQueue,
-    describe_group,
-    list_groups,
-    list_queues,
-)
+from bolide.operations.consumers.warnings import WarningKind
 from bolide.operations.declaration import Operation, Role
 from bolide.operations.door import CONFIRMED, AuditEntry, Caller, Door
 from bolide.operations.errors import BadInput, ConfirmationNeeded, Conflict, NotFound
 from bolide.operations.history import GroupFigures, History
-from bolide.operations.offsets import (
-    QueueTarget,
-    ResetTo,
-    clone_offsets,
-    plan_reset,
-    reset_offsets,
-)
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.remoting.errors import CallTimedOut
 from tests.support.admin_cluster import Cluster as Servers

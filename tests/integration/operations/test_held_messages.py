@@ -17,15 +17,22 @@ from bolide import AdminClient, Message, Producer, PushConsumer, TransactionProd
 from bolide.client.producer.results import TransactionState as Decision
 from bolide.model.message import StoredMessage
 from bolide.operations.cluster import Cluster
-from bolide.operations.dead_letter_export import ExportFormat, export_letters
-from bolide.operations.dead_letter_views import Letters, LetterState, selection_of
-from bolide.operations.dead_letters import (
+from bolide.operations.dead_letters.export import ExportFormat, export_letters
+from bolide.operations.dead_letters.listing import (
     dead_letter_reasons,
     list_dead_letter_groups,
     list_dead_letters,
     show_dead_letter,
     show_dead_letter_group,
 )
+from bolide.operations.dead_letters.redrives import (
+    RedrivePlan,
+    draft_of_dead_letter,
+    purge_dead_letters,
+    redrive_dead_letters,
+    resend_edited,
+)
+from bolide.operations.dead_letters.views import Letters, LetterState, selection_of
 from bolide.operations.declaration import Role
 from bolide.operations.door import AuditEntry, Caller, Door
 from bolide.operations.errors import (
@@ -35,24 +42,15 @@ from bolide.operations.errors import (
     NotFound,
     NotSupported,
 )
-from bolide.operations.jobs import JOBS, JobState, JobView, cancel_job, job_results, list_jobs
-from bolide.operations.parked import (
+from bolide.operations.held.parked import (
     dead_letter_parked,
     list_parked_keys,
     list_parking_groups,
     plan_parked,
     resume_parked,
 )
-from bolide.operations.redrives import (
-    RedrivePlan,
-    draft_of_dead_letter,
-    purge_dead_letters,
-    redrive_dead_letters,
-    resend_edited,
-)
-from bolide.operations.sending import BodyFormat
-from bolide.operations.timers import count_timers, list_timers, plan_recall, recall_timers
-from bolide.operations.transactions import (
+from bolide.operations.held.timers import count_timers, list_timers, plan_recall, recall_timers
+from bolide.operations.held.transactions import (
     TransactionState,
     count_transactions,
     list_transactions,
@@ -60,6 +58,8 @@ from bolide.operations.transactions import (
     resume_check,
     show_transaction,
 )
+from bolide.operations.jobs import JOBS, JobState, JobView, cancel_job, job_results, list_jobs
+from bolide.operations.messages.sending import BodyFormat
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
 from tests.unit.admin.scripted import cast

@@ -21,7 +21,7 @@ from bolide.operations.door import AuditEntry, Caller, Door
 from bolide.operations.errors import BadInput, ConfirmationNeeded, Conflict, NotFound
 from bolide.operations.history.figures import TopicFigures
 from bolide.operations.history.history import History
-from bolide.operations.sending import (
+from bolide.operations.messages.sending import (
     BodyFormat,
     Draft,
     SentMessage,
@@ -29,16 +29,16 @@ from bolide.operations.sending import (
     send_message,
     sending_options,
 )
-from bolide.operations.topic_changes import (
+from bolide.operations.topics.changes import (
     MessageType,
     TopicDeletionImpact,
     create_topic,
     delete_topic,
 )
-from bolide.operations.topic_detail import list_groups, list_queues, show_topic
-from bolide.operations.topic_table import OF_USERS, TopicKind, TopicPermission
-from bolide.operations.topic_updates import TopicUpdatePlan, WarningKind, update_topic
-from bolide.operations.topics import TopicSort, count_topics, list_topics
+from bolide.operations.topics.detail import list_groups, list_queues, show_topic
+from bolide.operations.topics.listing import TopicSort, count_topics, list_topics
+from bolide.operations.topics.table import OF_USERS, TopicKind, TopicPermission
+from bolide.operations.topics.updates import TopicUpdatePlan, WarningKind, update_topic
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig

@@ -3,8 +3,8 @@
 from bolide.config import Unit
 from bolide.console.languages import chinese_texts
 from bolide.doctor.findings import KINDS
-from bolide.operations.cluster_members import MemberRole
-from bolide.operations.health import CheckState
+from bolide.operations.servers.health import CheckState
+from bolide.operations.servers.members import MemberRole
 
 
 def test_names_of_states_and_checks_are_translated() -> None:

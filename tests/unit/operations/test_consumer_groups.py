@@ -7,14 +7,14 @@ import pytest
 from bolide.admin import AdminClient
 from bolide.model.message_queue import MessageQueue
 from bolide.operations.cluster import Cluster
-from bolide.operations.consumer_directory import (
+from bolide.operations.consumers.directory import (
     Broker,
     Directory,
     KnownGroup,
     read_directory,
 )
-from bolide.operations.consumer_figures import LiveGroup, delay_in
-from bolide.operations.consumer_warnings import WarningKind, warnings_of
+from bolide.operations.consumers.figures import LiveGroup, delay_in
+from bolide.operations.consumers.warnings import WarningKind, warnings_of
 from bolide.operations.errors import BadInput, NotFound
 from bolide.operations.views import Failure
 from bolide.protocol.bodies.consumers import ConsumerConnections

@@ -4,10 +4,10 @@ from typing import cast as cast_to
 
 import pytest
 
-from bolide.operations import dead_letters
 from bolide.operations.cluster import Cluster
-from bolide.operations.dead_letter_views import body_preview
-from bolide.operations.dead_letters import list_dead_letter_groups
+from bolide.operations.dead_letters import listing as dead_letters
+from bolide.operations.dead_letters.listing import list_dead_letter_groups
+from bolide.operations.dead_letters.views import body_preview
 from bolide.operations.errors import BadInput
 from bolide.operations.history.figures import GroupFigures
 from bolide.operations.history.history import History

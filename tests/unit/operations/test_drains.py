@@ -8,9 +8,9 @@ import pytest
 
 from bolide.admin.drain import Plan
 from bolide.admin.open_work import Open, Round
-from bolide.operations import drains
 from bolide.operations.cluster import Cluster
-from bolide.operations.drains import DrainState
+from bolide.operations.servers import drains
+from bolide.operations.servers.drains import DrainState
 from bolide.remoting.errors import ConnectFailed
 from tests.support.aio import on_loop, until
 

@@ -2,7 +2,7 @@
 
 from bolide.doctor import Finding, Report, Severity
 from bolide.doctor.findings import KINDS
-from bolide.operations.health import CheckState, checklist
+from bolide.operations.servers.health import CheckState, checklist
 
 
 def test_what_was_checked_and_is_fine_is_told_from_what_was_not_checked() -> None:

@@ -9,8 +9,8 @@ from fastapi.responses import StreamingResponse
 
 from bolide.console.access.sessions import Session
 from bolide.console.service import Console, require_valid
-from bolide.operations.dead_letter_export import ExportFormat, export_letters
-from bolide.operations.dead_letter_views import selection_of
+from bolide.operations.dead_letters.export import ExportFormat, export_letters
+from bolide.operations.dead_letters.views import selection_of
 
 _TYPES = {
     ExportFormat.CSV: "text/csv; charset=utf-8",

@@ -7,7 +7,7 @@ from nicegui import ui
 
 from bolide.console.ui.tables import Column, simple_table
 from bolide.console.ui.view import View
-from bolide.operations.sending import BodyFormat
+from bolide.operations.messages.sending import BodyFormat
 
 _MOST = 200_000
 """Characters of a body that a page shows."""

@@ -12,8 +12,7 @@ from bolide.operations.errors import BadInput, Conflict, NotSupported
 from bolide.operations.messages.bodies import preview_of
 from bolide.operations.messages.finding import message_of
 from bolide.operations.messages.rows import row_of
-from bolide.operations.messages.views import ConsumePreview, ConsumeResult, CopyPreview
-from bolide.operations.sending import (
+from bolide.operations.messages.sending import (
     BodyFormat,
     Draft,
     SentMessage,
@@ -23,6 +22,7 @@ from bolide.operations.sending import (
     send_one,
     writable_route,
 )
+from bolide.operations.messages.views import ConsumePreview, ConsumeResult, CopyPreview
 from bolide.protocol.bodies.consumers import ConsumeVerdict
 from bolide.protocol.refusals import RequestCodeNotSupported
 

@@ -1,0 +1,1 @@
+"""Pages about the servers of the cluster."""

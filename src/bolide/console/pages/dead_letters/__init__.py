@@ -1,0 +1,1 @@
+"""Pages about dead letters, and about the jobs that send them again."""

@@ -1,0 +1,1 @@
+"""Pages about messages that a broker holds back."""

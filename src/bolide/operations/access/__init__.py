@@ -1,0 +1,1 @@
+"""Access control: users, policies and accounts, and what they may do."""

@@ -1,0 +1,1 @@
+"""Consumer groups: the list, one group, its members, settings and offsets."""

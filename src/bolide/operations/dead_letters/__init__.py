@@ -1,0 +1,1 @@
+"""Dead letters: the groups that have some, and sending them again."""

@@ -1,0 +1,1 @@
+"""Messages that a broker holds back: timers, open transactions, parked keys."""

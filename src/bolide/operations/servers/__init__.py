@@ -1,0 +1,1 @@
+"""Brokers, NameServers and controllers: members, settings, replication, drains, health."""

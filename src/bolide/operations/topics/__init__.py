@@ -1,0 +1,1 @@
+"""Topics: the list, one topic, its creation, change and deletion."""
