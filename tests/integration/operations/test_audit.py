@@ -1,5 +1,6 @@
 """The audit of the console and of a broker of ours as a process, as one list."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,11 @@ async def test_both_audits_are_one_list_newest_first(
         shown = Cluster(admin=admin, name_servers=cluster.name_server, own_audit=store)
         await store.write(entry("topic A", {"unknown": "no topic"}, {"perm": 6, "queues": [1, 2]}))
         topic = TopicConfig(topic_name="Audited", read_queue_nums=2, write_queue_nums=2)
+        await asyncio.sleep(0.01)  # times are in milliseconds
         await admin.topics.update(cluster.broker, topic)
         topic.perm = 4
         await admin.topics.update(cluster.broker, topic)
+        await asyncio.sleep(0.01)
         await store.write(
             entry(
                 "topic A",
