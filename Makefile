@@ -5,17 +5,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SUITE := $(BIN)/python -m pytest -q -rs -m "not long"
+# The suite starts hundreds of processes. Where Python may not keep what it compiled, each would
+# compile all modules again: half of the processor time of what a cluster of processes takes.
+unexport PYTHONDONTWRITEBYTECODE
 # Six runs side by side: most of the suite waits, for Java, Spark, timers and other processes.
 SHARES := interop spark clusters browser rest units
-# Tests with Java that go with the rest, so that no share lasts much longer than the others.
+# Tests with Java that go with others, so that no share lasts much longer than the others.
 moved := $(patsubst %,tests/interop/test_%.py,metrics mqadmin statistics)
-interop := tests/interop --ignore=tests/interop/matrix $(addprefix --ignore=,$(moved))
+with_units := $(patsubst %,tests/interop/test_%.py,policies replication)
+interop := tests/interop --ignore=tests/interop/matrix $(addprefix --ignore=,$(moved) $(with_units))
 spark := tests/spark tests/interop/matrix tests/crash
 clusters := tests/chaos tests/unit/cluster $(patsubst %,tests/integration/test_%.py,cluster_commands conf_samples \
 	controller elected_masters replicas acting_master examples broker_workers failover pending_work \
 	several_servers)
 browser := tests/browser
-units := tests/unit tests/model tests/contract tests/golden --ignore=tests/unit/cluster
+units := tests/unit tests/model tests/contract tests/golden $(with_units) --ignore=tests/unit/cluster
 rest := tests $(addprefix --ignore=,tests/interop/matrix $(filter-out $(moved),$(wildcard tests/interop/test_*.py)) \
 	tests/spark tests/crash $(browser) $(filter-out --%,$(units)) $(clusters))
 # Options for bench-compare, such as COMPARE="--resume --context" or COMPARE="--baseline ../old".
