@@ -1,1 +1,1 @@
-"""Monitoring of pipeline runs: query progress, terminal output, the topic BOLIDE_PIPELINES."""
+"""Monitoring of pipeline runs: query progress, terminal output, the topic BOLIDE_PIPELINE_PROGRESS."""
