@@ -6,6 +6,7 @@ page. Everything is real: `bolide standalone` with its console, and Chromium.
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from benchmarks.markdown import publish
-from benchmarks.processes import machine, private_mib
+from benchmarks.processes import machine, private_mib, tree
 from bolide.admin import AdminClient
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
@@ -85,9 +86,17 @@ def _browser() -> Iterator[Browser]:
     if path is None:
         sys.exit(chromium.ADVICE)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(chromium.FLAGS))
+        browser = playwright.chromium.launch(executable_path=_nice(path), args=list(chromium.FLAGS))
         yield browser
         browser.close()
+
+
+def _nice(path: str) -> str:
+    """A browser that gets a processor when nobody else wants it: it stands for other machines."""
+    script = Path(tempfile.mkdtemp(prefix="bolide-bench-")) / "chromium"
+    script.write_text(f'#!/bin/sh\nexec nice -n 19 {shlex.quote(path)} "$@"\n')
+    script.chmod(0o755)
+    return str(script)
 
 
 def _fill(site: Site, options: argparse.Namespace) -> None:
@@ -123,8 +132,12 @@ def _bolide(*words: str) -> str:
 
 
 def _console_process(site: Site) -> int:
-    servers = json.loads(_bolide("status", "--json"))
-    return int(next(each["pid"] for each in servers if site.url in each["addresses"]))
+    """The console is a child of `bolide standalone`."""
+    return next(pid for pid in tree(site.running.process.pid) if "console" in _words_of(pid))
+
+
+def _words_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
 
 
 def _logged_in(browser: Browser, site: Site) -> Page:
@@ -173,7 +186,7 @@ def _lines(found: Measured, options: argparse.Namespace) -> Iterator[str]:
     yield ""
     yield (
         f"{options.topics:,} topics, {options.groups:,} groups, {options.messages:,} messages in"
-        f" one topic; browser, console and servers share the machine. {options.rounds} rounds."
+        f" one topic; browser (at the lowest priority), console and" servers share the machine. {options.rounds} rounds."
     )
     yield ""
     yield f"| Page, opened by its URL | median s | slowest s | under {GOAL_SECONDS:g} s |"

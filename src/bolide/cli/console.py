@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FIRST_PASSWORD = "BOLIDE_CONSOLE_PASSWORD"  # noqa: S105  the name of a variable
 HOW_TO_INSTALL = 'pip install "bolide[console]"'
 PORT = 9877
+_NICE = 10
+"""Beside servers on one machine, messages go before pages."""
 _PACKAGES = {"nicegui", "fastapi", "fastapi_offline", "uvicorn", "starlette", "socketio"}
 
 
@@ -83,6 +85,8 @@ def console(  # the options are the settings of a server
         from bolide.operations.cluster import Identity  # noqa: PLC0415
 
         lifeline = Lifeline.inherited()
+        if lifeline:
+            os.nice(_NICE)
         start_logging(find_log_config(log_config), sys.stdout, lifeline.label)
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         if reset_password is not None:

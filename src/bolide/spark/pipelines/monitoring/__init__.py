@@ -1,1 +1,1 @@
-"""Monitoring of pipeline runs: query progress, terminal output, the topic BOLIDE_PIPELINE_PROGRESS."""
+"""Monitoring of pipeline runs: query progress, terminal output, reports to the cluster."""
