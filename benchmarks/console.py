@@ -186,7 +186,8 @@ def _lines(found: Measured, options: argparse.Namespace) -> Iterator[str]:
     yield ""
     yield (
         f"{options.topics:,} topics, {options.groups:,} groups, {options.messages:,} messages in"
-        f" one topic; browser (at the lowest priority), console and" servers share the machine. {options.rounds} rounds."
+        f" one topic. Browser (at the lowest priority), console and servers share the machine;"
+        f" {options.rounds} rounds."
     )
     yield ""
     yield f"| Page, opened by its URL | median s | slowest s | under {GOAL_SECONDS:g} s |"
