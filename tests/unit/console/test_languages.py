@@ -84,3 +84,12 @@ def test_values_are_put_into_their_fields() -> None:
     assert translator(Language.ENGLISH)("{count} topics", count=3) == "3 topics"
     assert "7" in translator(Language.CHINESE)("and {count} more", count=7)
     assert translator(Language.ENGLISH)("{not} formatted") == "{not} formatted"
+
+
+def test_every_page_is_declared() -> None:
+    builders = {
+        file.relative_to(SOURCES.parent.parent).with_suffix("").as_posix().replace("/", ".")
+        for file in (SOURCES / "pages").rglob("*.py")
+        if "\n@page(" in file.read_text("utf-8")
+    }
+    assert {page.build.__module__ for page in PAGES.values()} == builders
