@@ -93,5 +93,8 @@ async def _connects(url: str, headers: dict[str, str], client_id: str) -> bool:
             )
     except socketio.exceptions.ConnectionError:
         return False
+    finally:
+        if client.eio.http is not None:
+            await client.eio.http.close()
     await client.disconnect()
     return True

@@ -110,3 +110,17 @@ def test_language_and_theme_are_chosen_in_the_page(
         page.get_by_role("button", name="主题与时区").click()
         page.get_by_text("深色", exact=True).click()
         expect(page.locator("body.body--dark")).to_be_visible()
+
+
+def test_an_unknown_address_says_so(page: Page) -> None:
+    page.goto("/topicz/orders")
+    expect(page.get_by_text("There is no such page.")).to_be_visible()
+    expect(page.get_by_role("main")).to_have_count(1)
+
+
+def test_the_pages_of_the_product_are_there() -> None:
+    assert {
+        "/", "/ops", "/cluster", "/topics", "/topics/{topic}", "/consumers", "/consumers/{group}",
+        "/producers", "/messages", "/dead-letters", "/traces", "/timers", "/transactions",
+        "/parked", "/pipelines", "/access-control", "/audit", "/account",
+    } <= set(PAGES)  # fmt: skip

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bolide.lifeline import Lifeline
 
 FIRST_PASSWORD = "BOLIDE_CONSOLE_PASSWORD"  # noqa: S105  the name of a variable
-HOW_TO_INSTALL = 'pip install "bolide[console]"'
+HOW_TO_INSTALL = 'pip install "bolide[console]", in a checkout pip install ".[console]"'
 PORT = 9877
 _NICE = 10
 """Beside servers on one machine, messages go before pages."""

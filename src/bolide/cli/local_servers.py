@@ -47,6 +47,13 @@ _STOP_ORDER = (
 )
 """Brokers unregister when they stop, so NameServers stop last."""
 
+_RESTARTED = {
+    "workers": "is a worker, which would be started again: stop the process that runs the workers",
+    "standalone": "belongs to bolide standalone, which would start it again: stop that, or start it"
+    " with --no-console",
+}
+"""Why a process is not stopped by itself, by what it is a member of."""
+
 
 def status(output: Output = None, as_json: JsonFlag = False) -> None:
     """Show the servers that run on this machine."""
@@ -120,7 +127,7 @@ def _choose(
     servers: Sequence["RunningServer"], kind: Kind, name: str | None, pid: int | None
 ) -> tuple[list["RunningServer"], list[str]]:
     """The servers to stop, and a sentence on each other one that the caller may mean."""
-    from bolide.cli.run_records import CLUSTER, WORKERS  # noqa: PLC0415
+    from bolide.cli.run_records import CLUSTER  # noqa: PLC0415
 
     chosen, advice = [], []
     for each in servers:
@@ -134,12 +141,9 @@ def _choose(
         elif not each.is_own:
             where = each.state if each.state == "elsewhere" else f"that of user {each.user}"
             advice.append(f"{each.label} is {where}: it can be stopped only there, or by its user")
-        elif record.member_of == WORKERS:
+        elif record.member_of in _RESTARTED:
             if kind is not Kind.ALL:
-                advice.append(
-                    f"{each.label} is a worker, which would be started again: stop the process"
-                    " that runs the workers"
-                )
+                advice.append(f"{each.label} {_RESTARTED[record.member_of]}")
         elif record.member_of == CLUSTER and name is None and pid is None:
             if kind is not Kind.ALL:
                 advice.append(

@@ -48,14 +48,14 @@ PAUSED = "paused"
 ELSEWHERE = "elsewhere"
 """In another container or on another machine that shares the directory: it may have ended."""
 
-WORKERS, CLUSTER = "workers", "cluster"
+WORKERS, CLUSTER, STANDALONE = "workers", "cluster", "standalone"
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A server process, as it describes itself."""
 
     kind: str
-    """namesrv, controller, broker, standalone or cluster."""
+    """namesrv, controller, broker, standalone, cluster or console."""
     name: str
     """The name of the broker, the id of the controller; empty for a NameServer."""
     pid: Annotated[int, msgspec.Meta(gt=0, lt=2**31)]
@@ -72,7 +72,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     data: str = ""
     version: str = __version__
     member_of: str = ""
-    """WORKERS or CLUSTER, if a supervisor of that kind started it and would miss it."""
+    """WORKERS, CLUSTER or STANDALONE, if one of these started it and would miss it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Self
 from bolide.cli.run_records import (
     CLUSTER,
     READY,
+    STANDALONE,
     STOPPING,
     WORKERS,
     RecordFile,
@@ -31,7 +32,7 @@ class ServerProcess:
     Must be entered on the event loop of the server.
 
     Args:
-        kind: namesrv, controller, broker, standalone or cluster.
+        kind: namesrv, controller, broker, standalone, cluster or console.
         name: of the broker, or the id of the controller.
         data: the directory of its files.
         addresses: what it will listen on, as far as that is known before.
@@ -53,7 +54,7 @@ class ServerProcess:
         in_cluster = bool(os.environ.get(_CLUSTER_MEMBER_VARIABLE))
         member_of = WORKERS if is_worker else CLUSTER if in_cluster else ""
         if self._lifeline and not member_of:  # the NameServer of standalone --workers
-            member_of = WORKERS
+            member_of = STANDALONE if kind == "console" else WORKERS
         record = record_of_this_process(kind, name, data, addresses, member_of)
         self._file = RecordFile(record)
 

@@ -123,7 +123,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(
-                f"port {port} of {host} is taken by another program; choose one with --port"
+                f"port {port} of {host} is taken by another program; choose another one: --port, or"
+                " --console-port of bolide standalone"
             ) from error
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
     return listening

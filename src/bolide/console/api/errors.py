@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from fastapi import FastAPI, Request
 from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from bolide.admin.errors import (
@@ -100,6 +101,13 @@ def answer_of(error: BolideError) -> JSONResponse:
 
 def answer_errors(app: FastAPI) -> None:
     """Let the app answer errors of operations so."""
+
+    @app.exception_handler(RequestValidationError)
+    async def answer_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        """In the shape of other errors: the first parameter that is wrong, and why."""
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][1:]) or "body"
+        return answer_of(BadInput(field, first["msg"]))
 
     @app.exception_handler(BolideError)
     async def answer(_: Request, error: BolideError) -> JSONResponse:

@@ -62,6 +62,9 @@ def _build(console: Console, request: Request, client: Client) -> None:
         query={},
     )
     ui.add_head_html(_CSS + _SCRIPT)
+    client.page_container.props("role=none")
+    for page in client.page_container.default_slot.children:
+        page.props("role=none")  # Quasar makes it a <main>, and the contents are one
     ui.colors(primary="#3b5bdb", negative="#c92a2a", positive="#2b8a3e", warning="#e67700")
     ui.dark_mode(theme_of_request.get())
     ui.link(view.t("Skip to the contents"), "#contents").classes("skip-link")
@@ -82,6 +85,9 @@ def _build(console: Console, request: Request, client: Client) -> None:
 def _builder(view: View, spec: PageSpec) -> Callable[[PageArguments], None]:
     def build(arguments: PageArguments) -> None:
         view.path, view.query = parse_url(view.client.sub_pages_router.current_path)
+        if spec.path == "/" and view.path not in {"", "/"}:  # it is the beginning of every path
+            _not_found(view)
+            return
         if not view.may(spec.role):
             empty_state(view.t("Your role may not see this page."))
             return
