@@ -83,6 +83,7 @@ def console(  # the options are the settings of a server
         from bolide.cli.tls_options import chosen_tls  # noqa: PLC0415
         from bolide.console.settings import ConsoleSettings  # noqa: PLC0415
         from bolide.operations.cluster import Identity  # noqa: PLC0415
+        from bolide.remoting.event_loop import share_freed_memory  # noqa: PLC0415
 
         lifeline = Lifeline.inherited()
         if lifeline:
@@ -96,6 +97,7 @@ def console(  # the options are the settings of a server
             raise ConfigError("--https-certificate and --https-key must be given together")
         raise_file_limit()
         access_key, secret_key = own_credentials()
+        share_freed_memory()
         settings = ConsoleSettings(
             name_servers=_name_servers(name_server),
             data=data,

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ T = TypeVar("T")
 
 _GC_THRESHOLDS = (50_000, 50, 1000)
 
+_ARENA_MAX = -8
 _MALLOPT = {-1: 8 * 1024 * 1024, -2: 256 * 1024, -3: 2 * 1024 * 1024}
 """glibc's M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD, in bytes."""
 
@@ -50,12 +51,24 @@ def retain_freed_memory() -> None:
 
     Otherwise it returns a few pages at a time to the system, which clears them on each reuse.
     """
+    _set_allocator(_MALLOPT)
+
+
+def share_freed_memory() -> None:
+    """Make threads use memory that others freed; call it before the first thread.
+
+    Otherwise each thread of a pool keeps a heap of its own, which only ever grows.
+    """
+    _set_allocator({_ARENA_MAX: 1})
+
+
+def _set_allocator(options: Mapping[int, int]) -> None:
     import ctypes  # noqa: PLC0415  only servers need it
 
     with suppress(OSError, AttributeError):  # another C library than glibc
         mallopt = ctypes.CDLL(None).mallopt
-        for option, size in _MALLOPT.items():
-            mallopt(option, size)
+        for option, value in options.items():
+            mallopt(option, value)
 
 
 async def until_stopped(
