@@ -151,6 +151,7 @@ def test_the_units_are_valid(tmp_path: Path) -> None:
     units = sorted(UNITS.glob("*.service"))
     assert {unit.name for unit in units} == {
         "bolide-namesrv.service", "bolide-controller.service", "bolide-broker.service",
+        "bolide-console.service",
         "bolide-broker@.service", "bolide-standalone.service",
     }  # fmt: skip
     for unit in units:
