@@ -219,6 +219,8 @@ def test_held_messages_are_recalled_decided_and_resumed(page: Page, site: Site) 
     page.get_by_role("button", name="Commit").click()
     dialog.get_by_role("button", name="Commit").click()
     expect(page.get_by_text("Ended", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Commit")).to_be_hidden()
+    expect(page.get_by_role("button", name="Roll back")).to_be_hidden()
     assert [each.body for each in stored(site, "Payments")] == [b"pay-1"]
     page.goto("/transactions?group=payers")
     rows.get_by_role("button", name="Roll back").click()

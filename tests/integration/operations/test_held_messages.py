@@ -42,6 +42,7 @@ from bolide.operations.errors import (
     NotFound,
     NotSupported,
 )
+from bolide.operations.held.halves import TransactionState
 from bolide.operations.held.parked import (
     dead_letter_parked,
     list_parked_keys,
@@ -51,7 +52,7 @@ from bolide.operations.held.parked import (
 )
 from bolide.operations.held.timers import count_timers, list_timers, plan_recall, recall_timers
 from bolide.operations.held.transactions import (
-    TransactionState,
+    ResolutionPlan,
     count_transactions,
     list_transactions,
     resolve_transaction,
@@ -418,6 +419,10 @@ async def test_open_transactions_are_listed_and_decided(tmp_path: Path) -> None:
             "0",
         )
 
+        by_transaction_id = await show_transaction.function(
+            shown, message_id=str(one.transaction_id), broker="broker-a"
+        )
+        assert by_transaction_id == detail
         door = Door(Book())
         arguments = {"message_id": one.message_id, "commit": True, "by": "ann"}
         effect, token = await door.preview(resolve_transaction, shown, CALLER, arguments)
@@ -434,12 +439,48 @@ async def test_open_transactions_are_listed_and_decided(tmp_path: Path) -> None:
         await resume_check.function(shown, message_id=three.message_id)
         ended_one = await show_transaction.function(shown, message_id=one.message_id)
         assert ended_one.state is TransactionState.ENDED
+        resumed = await show_transaction.function(shown, message_id=three.message_id)
+        assert resumed.state is not TransactionState.ENDED
         (counts,) = (await count_transactions.function(shown)).brokers
         assert counts.lists
         with pytest.raises(NotFound):
             await show_transaction.function(shown, message_id=pulled.messages[0].offset_message_id)
         with pytest.raises(BadInput):
             await resolve_transaction.function(shown, message_id="x", commit=True)
+
+
+@on_loop
+async def test_a_transaction_stays_the_same_while_its_producer_is_asked(tmp_path: Path) -> None:
+    """Each check writes the half message anew, with another offset message id."""
+    settings = {"transaction_timeout": 0.2, "transaction_check_interval": 0.1}
+    async with (
+        own_cluster(tmp_path, transaction_check_max=1000, **settings) as servers,
+        opened(servers) as shown,
+        TransactionProducer(
+            "payers", check=lambda _: Decision.UNKNOWN, name_server=servers.address
+        ) as producer,
+    ):
+        await create_topic(producer, "Paid", 1)
+        await producer.begin(Message("Paid", b"1", keys="k1"))
+        (began,) = (await list_transactions.function(shown)).items
+        name = str(began.transaction_id)
+        door, arguments = Door(Book()), {"message_id": name, "commit": True}
+        effect, token = await door.preview(resolve_transaction, shown, CALLER, arguments)
+        assert isinstance(effect, ResolutionPlan)
+
+        async def checks() -> int:
+            found = await show_transaction.function(shown, message_id=began.message_id)
+            assert found.state is TransactionState.OPEN, "it is not decided"
+            assert found.message_id == effect.transaction.message_id == name
+            return found.latest.checks
+
+        await eventually(checks, lambda found: found > effect.transaction.latest.checks + 3)
+        await door.run(resolve_transaction, shown, CALLER, arguments, confirmation=token)
+        for which in (name, began.message_id):
+            found = await show_transaction.function(shown, message_id=which)
+            assert found.state is TransactionState.ENDED
+            with pytest.raises(Conflict, match="had ended already"):
+                await resolve_transaction.function(shown, message_id=which, commit=True)
 
 
 @on_loop
