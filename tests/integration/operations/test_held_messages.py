@@ -342,12 +342,15 @@ async def test_a_job_runs_on_until_it_is_cancelled(tmp_path: Path) -> None:
 
 @on_loop
 async def test_timers_are_listed_and_recalled(tmp_path: Path) -> None:
-    async with own_cluster(tmp_path) as servers, opened(servers) as shown:
+    levels = {"message_delay_level": "1s 1h 2h"}
+    async with own_cluster(tmp_path, **levels) as servers, opened(servers) as shown:
         async with Producer("shop", name_server=servers.address) as producer:
             await create_topic(producer, "Later", 1)
             for number in range(3):
                 message = Message("Later", b"x", keys=f"k{number}", delay=3600 + 60 * number)
                 await producer.send(message)
+            for level in (2, 2, 3):
+                await producer.send(Message("Later", b"x", delay_level=level))
         first = await list_timers.function(shown, size=2)
         rest = await list_timers.function(shown, broker="broker-a", size=2, cursor=first.next)
         found = [*first.items, *rest.items]
@@ -355,6 +358,10 @@ async def test_timers_are_listed_and_recalled(tmp_path: Path) -> None:
         assert 3500_000 < found[0].due_ms - time.time() * 1000 < 3700_000
         (counts,) = (await count_timers.function(shown)).brokers
         assert (counts.broker, counts.lists, counts.timers) == ("broker-a", True, 3)
+        assert [(each.level, each.delay, each.waiting) for each in counts.levels or ()] == [
+            (2, "1h", 2),
+            (3, "2h", 1),
+        ]
 
         which = {"broker": "broker-a", "topic": "Later", "key": "k1"}
         plan = await plan_recall(shown, **which)
