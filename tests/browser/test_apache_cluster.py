@@ -42,6 +42,7 @@ async def fill(name_server: str) -> None:
         for number in range(10):
             body = b'{"order": %d}' % number
             await producer.send(Message(TOPIC, body, tags="paid", keys=f"order-{number}"))
+        await producer.send(Message(TOPIC, b"later", delay_level=18))
         async with PushConsumer(GROUP, name_server=name_server, consume_from="first") as consumer:
             await consumer.subscribe(TOPIC, "*", handle)
             async with asyncio.timeout(20):
@@ -82,10 +83,13 @@ def test_what_only_bolide_offers_says_so(java_page: Page) -> None:
         java_page.goto(path)
         expect(java_page.locator("main [role=heading][aria-level='1']")).to_be_visible()
         expect(java_page.locator(".state-loading")).to_have_count(0)
-        expect(java_page.locator("main")).not_to_contain_text("Traceback")
+        expect(java_page.locator("#contents")).not_to_contain_text("Traceback")
         # What a cluster cannot do is a remark, no failure: trying again does not help.
         expect(java_page.locator("[data-state=error]")).to_have_count(0)
         expect(java_page.get_by_role("button", name="Try again")).to_have_count(0)
     java_page.goto("/transactions")
     note = java_page.locator("[data-state=unsupported]")
     expect(note).to_contain_text("only Bolide's do")
+    java_page.goto("/timers")
+    expect(java_page.get_by_text("its timers are switched off")).to_have_count(1)
+    expect(java_page.get_by_text("1 at level 18 (2h)")).to_be_visible()
