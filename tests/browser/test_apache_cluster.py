@@ -42,6 +42,7 @@ async def fill(name_server: str) -> None:
         for number in range(10):
             body = b'{"order": %d}' % number
             await producer.send(Message(TOPIC, body, tags="paid", keys=f"order-{number}"))
+        await producer.send(Message(TOPIC, b"later", delay_level=18))
         async with PushConsumer(GROUP, name_server=name_server, consume_from="first") as consumer:
             await consumer.subscribe(TOPIC, "*", handle)
             async with asyncio.timeout(20):

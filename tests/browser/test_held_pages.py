@@ -183,6 +183,7 @@ def hold_back(site: Site) -> None:
                 await create_topic(producer, topic, 1)
             for key in ("soon", "late"):
                 await producer.send(Message("Reminders", b"x", keys=key, delay=3600))
+            await producer.send(Message("Reminders", b"x", delay_level=18))
             for key in ("pay-1", "pay-2"):
                 await payers.begin(Message("Payments", key.encode(), keys=key))
             await consumer.subscribe(
@@ -205,6 +206,7 @@ def test_held_messages_are_recalled_decided_and_resumed(page: Page, site: Site) 
     page.goto("/timers?topic=Reminders")
     rows = page.get_by_role("region", name="Pending timers").locator("tbody tr")
     expect(rows).to_have_count(2)
+    expect(page.get_by_text("1 at level 18 (2h)")).to_be_visible()
     rows.filter(has_text="late").get_by_role("button").click()
     expect(dialog.get_by_text("1 messages will never be delivered:")).to_be_visible()
     dialog.get_by_role("button", name="Recall", exact=True).click()
@@ -219,6 +221,8 @@ def test_held_messages_are_recalled_decided_and_resumed(page: Page, site: Site) 
     page.get_by_role("button", name="Commit").click()
     dialog.get_by_role("button", name="Commit").click()
     expect(page.get_by_text("Ended", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Commit")).to_be_hidden()
+    expect(page.get_by_role("button", name="Roll back")).to_be_hidden()
     assert [each.body for each in stored(site, "Payments")] == [b"pay-1"]
     page.goto("/transactions?group=payers")
     rows.get_by_role("button", name="Roll back").click()

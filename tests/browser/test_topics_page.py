@@ -76,9 +76,12 @@ def test_a_topic_is_made_used_changed_and_deleted(page: Page, site: Site) -> Non
 
 def create(page: Page, topic: str) -> None:
     page.goto("/topics")
-    page.get_by_role("button", name="Create topic").click()
+    page.get_by_role("button", name="Create topic").focus()
+    page.keyboard.press("Enter")
     form = dialog(page, "Create topic")
-    form.get_by_label("Name", exact=True).fill("no blanks")
+    expect(form.get_by_label("Name", exact=True)).to_be_focused()
+    page.keyboard.type("no blanks")
+    expect(form.get_by_label("Name", exact=True)).to_have_value("no blanks")
     form.get_by_role("button", name="Create").click()
     expect(form).to_contain_text("Not allowed")
     form.get_by_label("Name", exact=True).fill(topic)
@@ -130,7 +133,8 @@ def delete(page: Page, topic: str) -> None:
     expect(confirm).to_contain_text("story-readers")
     button = confirm.get_by_role("button", name="Delete")
     expect(button).to_be_disabled()
-    confirm.get_by_label("Type").fill(topic)
+    expect(confirm.get_by_label("Type")).to_be_focused()
+    page.keyboard.type(topic)
     button.click()
     expect(page).to_have_url(re.compile("/topics$"))
 

@@ -112,6 +112,7 @@ async def check_held(shown: Cluster, address: str, *, is_new: bool) -> None:
         ) as payers,
     ):
         await payers.begin(Message("Orders", b"half"))
+        await producer.send(Message("Orders", b"delayed", delay_level=18))
         if is_new:
             await producer.send(Message("Orders", b"timer", delay=3600))
 
@@ -119,6 +120,8 @@ async def check_held(shown: Cluster, address: str, *, is_new: bool) -> None:
             shown.forget()
             (broker,) = (await count_timers.function(shown)).brokers
             assert broker.lists is False
+            waiting = [(each.level, each.delay, each.waiting) for each in broker.levels or ()]
+            assert waiting == [(18, "2h", 1)]
             return broker.timers
 
         assert await eventually(timers, lambda found: found == 1 or not is_new) == (

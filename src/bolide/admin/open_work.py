@@ -20,7 +20,7 @@ from bolide.admin.held_messages import HalfMessages, Timers
 from bolide.admin.offsets import Offsets
 from bolide.admin.servers import MASTER, Servers, gather_by_key
 from bolide.admin.topics import Topics
-from bolide.admin.unconsumed import Backlog, Bounds, Unconsumed, left
+from bolide.admin.unconsumed import Backlog, Bounds, Unconsumed, delivered_delays, left
 from bolide.model.names import (
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
@@ -232,7 +232,8 @@ class Watch:
 
     async def _delayed(self, figures: dict[str, str]) -> list[Open]:
         """Messages with a delay level that have not been delivered."""
-        pending = left(_delivered(figures), await self._unconsumed.bounds(SCHEDULE_TOPIC) or {})
+        bounds = await self._unconsumed.bounds(SCHEDULE_TOPIC) or {}
+        pending = left(delivered_delays(figures), bounds)
         if not pending:
             return []
         return [Open(kind="delayed", what="delayed messages are not due yet", count=pending)]
@@ -368,17 +369,6 @@ def _timer(topic: str, count: int) -> Open:
     if topic.startswith(SYSTEM_TOPIC_PREFIX):  # RocketMQ's checkpoints of popped messages
         return Open(kind="pop", what="popped messages are in flight", count=count)
     return Open(kind="timers", what=f"timers of topic {topic} are not due yet", count=count)
-
-
-def _delivered(figures: dict[str, str]) -> dict[int, int]:
-    """Delivered delayed messages by the queue of the level; RocketMQ 4.9 lists few levels."""
-    found = {}
-    for key, text in figures.items():
-        name, _, level = key.partition("_")
-        delivered = text.partition(",")[0]
-        if name == "scheduleMessageOffset" and level.isdecimal() and delivered.isdecimal():
-            found[int(level) - 1] = int(delivered)
-    return found
 
 
 def slaves_of(broker: BrokerRoute) -> tuple[str, ...]:

@@ -176,6 +176,17 @@ def left(offsets: dict[int, int], bounds: Bounds) -> int:
     )
 
 
+def delivered_delays(figures: dict[str, str]) -> dict[int, int]:
+    """Delivered delayed messages by the queue of the level; RocketMQ 4.9 lists few levels."""
+    found = {}
+    for key, text in figures.items():
+        name, _, level = key.partition("_")
+        delivered = text.partition(",")[0]
+        if name == "scheduleMessageOffset" and level.isdecimal() and delivered.isdecimal():
+            found[int(level) - 1] = int(delivered)
+    return found
+
+
 def _count(members: ConsumerConnections | None) -> int:
     return 0 if members is None else len(members.connection_set)
 

@@ -6,7 +6,6 @@ administered them, whatever tool it came from. RocketMQ's brokers have no audit.
 
 import heapq
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,7 +17,7 @@ from bolide.operations.audit_store import AuditQuery, StoredEntry
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import Role, read
 from bolide.operations.errors import BadInput
-from bolide.operations.views import MAX_PAGE_SIZE, Failure, failure_of
+from bolide.operations.views import MAX_PAGE_SIZE, Failure, failure_of, now_ms
 from bolide.protocol.bodies.audit import AuditRecord
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.refusals import RequestCodeNotSupported
@@ -123,7 +122,7 @@ async def list_changes(  # noqa: PLR0913  filters and paging of a list
     """
     if until_ms is not None and since_ms is not None and until_ms < since_ms:
         raise BadInput("until_ms", "it is before since_ms")
-    since = since_ms if since_ms is not None else _now_ms() - 7 * _DAY_MS
+    since = since_ms if since_ms is not None else now_ms() - 7 * _DAY_MS
     query = AuditQuery(
         since_ms=since,
         until_ms=until_ms,
@@ -237,7 +236,7 @@ async def _read_broker(cluster: Cluster, site: Site, since_ms: int) -> _Recorded
     audit = cluster.admin.audit
     try:
         page = await audit.page(site.address, since_ms=since_ms)
-        end = (await audit.page(site.address, since_ms=_now_ms() + _DAY_MS, limit=1)).next_begin
+        end = (await audit.page(site.address, since_ms=now_ms() + _DAY_MS, limit=1)).next_begin
     except RequestCodeNotSupported:
         return _Recorded([], complete=True)
     complete = not page.entries or end - page.entries[0].offset <= MAX_RECORDS
@@ -346,7 +345,3 @@ def _state_text(state: object) -> str:
 def _text(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

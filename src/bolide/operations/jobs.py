@@ -8,7 +8,6 @@ last ones only. An identity sees its own jobs alone, for results name messages.
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -20,7 +19,7 @@ from bolide.errors import BolideError
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import change, read
 from bolide.operations.errors import Conflict, NotFound
-from bolide.operations.views import Page, page_of, reason_of
+from bolide.operations.views import Page, now_ms, page_of, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ class Job:
     error: str = ""
     id: str = field(default_factory=lambda: uuid4().hex[:12])
     state: JobState = JobState.RUNNING
-    started_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    started_ms: int = field(default_factory=now_ms)
     ended_ms: int | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
     results: list[JobResult] = field(default_factory=list)
@@ -213,7 +212,7 @@ class Jobs:
             self._end(job, JobState.FAILED, f"{type(error).__name__}: {reason_of(error)}")
 
     def _end(self, job: Job, state: JobState, error: str = "") -> None:
-        job.state, job.error, job.ended_ms = state, error, int(time.time() * 1000)
+        job.state, job.error, job.ended_ms = state, error, now_ms()
         ended = [each for each in self._jobs.values() if not each.is_running]
         kept = sum(len(each.results) for each in ended)
         while len(ended) > 1 and (len(ended) > MAX_ENDED or kept > MAX_KEPT_RESULTS):

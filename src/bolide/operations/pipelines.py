@@ -5,7 +5,6 @@ the recent figures of a bounded number of runs. Pipelines that reported before t
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import change, read
 from bolide.operations.errors import Conflict, NotFound
 from bolide.operations.messages.sending import producer_of
-from bolide.operations.views import Failure, Page, failure_of, page_of, unknown_last
+from bolide.operations.views import Failure, Page, failure_of, now_ms, page_of, unknown_last
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.pipelines import (
     VERSION,
@@ -206,7 +205,7 @@ async def get_pipeline(cluster: Cluster, *, pipeline: str, minutes: int = 60) ->
             failure = tail.failures[0]
             raise NotFound(f"pipeline {pipeline}: {failure.server} tells nothing: {failure.reason}")
         raise NotFound(f"no pipeline {pipeline} has reported recently")
-    since = _now_ms() - minutes * 60_000
+    since = now_ms() - minutes * 60_000
     return PipelineView(
         name=pipeline,
         last=runs[0],
@@ -364,7 +363,7 @@ class _Tail:
 
     def runs(self) -> list[PipelineRun]:
         """All runs, the latest start first."""
-        now = _now_ms()
+        now = now_ms()
         found = [_run_of(state_of(newest, now)) for newest in self._newest.values()]
         return sorted(found, key=lambda run: (-run.started_ms, run.name))
 
@@ -429,7 +428,3 @@ def _run_of(state: RunState) -> PipelineRun:
 
 def _greatest(values: Iterable[float]) -> float | None:
     return max(values, default=None)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -1,5 +1,6 @@
 """What the views of all operations share: pages of a list, and the servers that did not answer."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -83,3 +84,8 @@ def reason_of(error: BaseException) -> str:
 
 def failure_of(server: str, error: BolideError) -> Failure:
     return Failure(server=server, reason=reason_of(error))
+
+
+def now_ms() -> int:
+    """The time as views tell it: milliseconds since 1970."""
+    return int(time.time() * 1000)

@@ -42,6 +42,7 @@ from bolide.operations.errors import (
     NotFound,
     NotSupported,
 )
+from bolide.operations.held.halves import TransactionState
 from bolide.operations.held.parked import (
     dead_letter_parked,
     list_parked_keys,
@@ -51,7 +52,7 @@ from bolide.operations.held.parked import (
 )
 from bolide.operations.held.timers import count_timers, list_timers, plan_recall, recall_timers
 from bolide.operations.held.transactions import (
-    TransactionState,
+    ResolutionPlan,
     count_transactions,
     list_transactions,
     resolve_transaction,
@@ -341,12 +342,15 @@ async def test_a_job_runs_on_until_it_is_cancelled(tmp_path: Path) -> None:
 
 @on_loop
 async def test_timers_are_listed_and_recalled(tmp_path: Path) -> None:
-    async with own_cluster(tmp_path) as servers, opened(servers) as shown:
+    levels = {"message_delay_level": "1s 1h 2h"}
+    async with own_cluster(tmp_path, **levels) as servers, opened(servers) as shown:
         async with Producer("shop", name_server=servers.address) as producer:
             await create_topic(producer, "Later", 1)
             for number in range(3):
                 message = Message("Later", b"x", keys=f"k{number}", delay=3600 + 60 * number)
                 await producer.send(message)
+            for level in (2, 2, 3):
+                await producer.send(Message("Later", b"x", delay_level=level))
         first = await list_timers.function(shown, size=2)
         rest = await list_timers.function(shown, broker="broker-a", size=2, cursor=first.next)
         found = [*first.items, *rest.items]
@@ -354,6 +358,10 @@ async def test_timers_are_listed_and_recalled(tmp_path: Path) -> None:
         assert 3500_000 < found[0].due_ms - time.time() * 1000 < 3700_000
         (counts,) = (await count_timers.function(shown)).brokers
         assert (counts.broker, counts.lists, counts.timers) == ("broker-a", True, 3)
+        assert [(each.level, each.delay, each.waiting) for each in counts.levels or ()] == [
+            (2, "1h", 2),
+            (3, "2h", 1),
+        ]
 
         which = {"broker": "broker-a", "topic": "Later", "key": "k1"}
         plan = await plan_recall(shown, **which)
@@ -418,6 +426,10 @@ async def test_open_transactions_are_listed_and_decided(tmp_path: Path) -> None:
             "0",
         )
 
+        by_transaction_id = await show_transaction.function(
+            shown, message_id=str(one.transaction_id), broker="broker-a"
+        )
+        assert by_transaction_id == detail
         door = Door(Book())
         arguments = {"message_id": one.message_id, "commit": True, "by": "ann"}
         effect, token = await door.preview(resolve_transaction, shown, CALLER, arguments)
@@ -434,12 +446,48 @@ async def test_open_transactions_are_listed_and_decided(tmp_path: Path) -> None:
         await resume_check.function(shown, message_id=three.message_id)
         ended_one = await show_transaction.function(shown, message_id=one.message_id)
         assert ended_one.state is TransactionState.ENDED
+        resumed = await show_transaction.function(shown, message_id=three.message_id)
+        assert resumed.state is not TransactionState.ENDED
         (counts,) = (await count_transactions.function(shown)).brokers
         assert counts.lists
         with pytest.raises(NotFound):
             await show_transaction.function(shown, message_id=pulled.messages[0].offset_message_id)
         with pytest.raises(BadInput):
             await resolve_transaction.function(shown, message_id="x", commit=True)
+
+
+@on_loop
+async def test_a_transaction_stays_the_same_while_its_producer_is_asked(tmp_path: Path) -> None:
+    """Each check writes the half message anew, with another offset message id."""
+    settings = {"transaction_timeout": 0.2, "transaction_check_interval": 0.1}
+    async with (
+        own_cluster(tmp_path, transaction_check_max=1000, **settings) as servers,
+        opened(servers) as shown,
+        TransactionProducer(
+            "payers", check=lambda _: Decision.UNKNOWN, name_server=servers.address
+        ) as producer,
+    ):
+        await create_topic(producer, "Paid", 1)
+        await producer.begin(Message("Paid", b"1", keys="k1"))
+        (began,) = (await list_transactions.function(shown)).items
+        name = str(began.transaction_id)
+        door, arguments = Door(Book()), {"message_id": name, "commit": True}
+        effect, token = await door.preview(resolve_transaction, shown, CALLER, arguments)
+        assert isinstance(effect, ResolutionPlan)
+
+        async def checks() -> int:
+            found = await show_transaction.function(shown, message_id=began.message_id)
+            assert found.state is TransactionState.OPEN, "it is not decided"
+            assert found.message_id == effect.transaction.message_id == name
+            return found.latest.checks
+
+        await eventually(checks, lambda found: found > effect.transaction.latest.checks + 3)
+        await door.run(resolve_transaction, shown, CALLER, arguments, confirmation=token)
+        for which in (name, began.message_id):
+            found = await show_transaction.function(shown, message_id=which)
+            assert found.state is TransactionState.ENDED
+            with pytest.raises(Conflict, match="had ended already"):
+                await resolve_transaction.function(shown, message_id=which, commit=True)
 
 
 @on_loop

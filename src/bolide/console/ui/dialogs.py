@@ -13,6 +13,8 @@ from bolide.operations.declaration import Operation
 from bolide.operations.errors import ConfirmationNeeded
 from bolide.operations.views import reason_of
 
+_FIELDS = (ui.input, ui.number, ui.textarea, ui.select)
+
 
 class FormDialog:
     """A dialog with fields; it stays open, with the reason, if what it does fails.
@@ -69,6 +71,11 @@ class FormDialog:
         self._checks += [field.validate for field in fields]
 
     def open(self) -> None:
+        """Show it, with the cursor in its first field."""
+        for field in self.body.descendants():
+            if isinstance(field, _FIELDS) and field.visible and field.enabled:
+                field.props("autofocus")
+                break
         self.dialog.open()
 
     def close(self) -> None:

@@ -8,7 +8,9 @@ from nicegui import background_tasks, ui
 from bolide.console.service import SessionEnded
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
+from bolide.operations.errors import NotSupported
 from bolide.operations.views import Failure, reason_of
+from bolide.protocol.refusals import RequestCodeNotSupported
 
 T = TypeVar("T")
 
@@ -151,13 +153,27 @@ def empty_state(text: str, *, hint: str = "") -> None:
 
 
 def error_state(view: View, error: BolideError, retry: Callable[[], None] | None = None) -> None:
-    """Loading failed: the reason, and a way to try again."""
+    """Loading failed: the reason, and a way to try again.
+
+    What the servers do not offer is no failure, and trying again does not help.
+    """
+    if isinstance(error, NotSupported | RequestCodeNotSupported):
+        unsupported_state(view, error)
+        return
     with ui.element("div").classes("state state-error").props('data-state="error" role="alert"'):
         ui.icon("error_outline").classes("state-icon").props("aria-hidden=true")
         ui.label(view.t("This could not be loaded.")).classes("state-title")
         ui.label(reason_of(error)).classes("state-hint mono")
         if retry is not None:
             ui.button(view.t("Try again"), on_click=retry).props("flat dense no-caps")
+
+
+def unsupported_state(view: View, error: BolideError) -> None:
+    """The servers of this cluster do not offer it."""
+    with ui.element("div").classes("state").props('data-state="unsupported" role="status"'):
+        ui.icon("info_outline").classes("state-icon").props("aria-hidden=true")
+        ui.label(view.t("This cluster does not offer it.")).classes("state-title")
+        ui.label(reason_of(error)).classes("state-hint")
 
 
 def unknown_state(text: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from bolide.admin.dead_letters import DeadLetter, Extent, NoDeadLetters, Outcome, Selection
 from bolide.admin.errors import MessageNotFound
-from bolide.admin.servers import gather_answers, gather_by_key
+from bolide.admin.servers import OnFailure, gather_answers, gather_by_key
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.model.names import dead_letter_topic
@@ -197,12 +197,8 @@ async def show_dead_letter(cluster: Cluster, *, group: str, position: str) -> Le
 
 async def extent_of(cluster: Cluster, selection: Selection, failures: list[Failure]) -> Extent:
     """What there is now to be read; raises NotFound."""
-
-    def note(error: RemotingError) -> None:
-        failures.append(remoting_failure(error))
-
     try:
-        return await cluster.admin.dead_letters.extent(selection, on_failure=note)
+        return await cluster.admin.dead_letters.extent(selection, on_failure=_into(failures))
     except NoDeadLetters as error:
         raise NotFound(reason_of(error)) from error
 
@@ -218,7 +214,12 @@ async def letter_at(
         raise NotFound(reason_of(error)) from error
 
 
-def remoting_failure(error: RemotingError) -> Failure:
+def _into(failures: list[Failure]) -> OnFailure:
+    """Has brokers that cannot be reached added to a list."""
+    return lambda error: failures.append(_remoting_failure(error))
+
+
+def _remoting_failure(error: RemotingError) -> Failure:
     server = getattr(error, "address", None) or getattr(error, "peer", None) or "?"
     return Failure(server=str(server), reason=reason_of(error))
 
@@ -241,18 +242,14 @@ async def _shared_count(cluster: Cluster, group: str) -> tuple[DeadLetterGroup, 
     except BolideError as error:
         row = DeadLetterGroup(group=group, topic=dead_letter_topic(group), messages=None)
         if isinstance(error, RemotingError):
-            return row, [remoting_failure(error)]
+            return row, [_remoting_failure(error)]
         return row, [Failure(server=group, reason=reason_of(error))]
 
 
 async def _count(cluster: Cluster, group: str) -> tuple[DeadLetterGroup, list[Failure]]:
     failures: list[Failure] = []
-
-    def note(error: RemotingError) -> None:
-        failures.append(remoting_failure(error))
-
     try:
-        count = await cluster.admin.dead_letters.count(group, on_failure=note)
+        count = await cluster.admin.dead_letters.count(group, on_failure=_into(failures))
     except NoDeadLetters as error:
         raise NotFound(reason_of(error)) from error
     row = DeadLetterGroup(

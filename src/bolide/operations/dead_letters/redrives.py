@@ -114,16 +114,14 @@ async def plan_redrive(  # noqa: PLR0913  filters
         group, topic=topic, key=key, message_id=message_id, tags=tags, reason=reason, text=text,
         begin_ms=begin_ms, end_ms=end_ms, positions=positions or (),
     )  # fmt: skip
-    await _check_target(cluster, to, to_group=to_group)
-    failures: list[Failure] = []
-    extent = await extent_of(cluster, selection, failures)
-    work = _Redrive(cluster, selection, extent, to, to_group, min(limit, _EXAMINED))
+    target = _Target(to, to_group)
+    work, failures = await _prepare(cluster, selection, target, min(limit, _EXAMINED))
     found, examined = await work.dry_run()
     planned = Counter(each.target for each in found if each.outcome is Outcome.PLANNED)
     targets, unanswered = await _targets(cluster, planned, group if to_group else None)
     return RedrivePlan(
         group=group,
-        in_range=extent.messages,
+        in_range=work.extent.messages,
         examined=examined,
         matching=len(found),
         outcomes=dict(Counter(each.outcome.value for each in found)),
@@ -171,17 +169,14 @@ async def redrive_dead_letters(  # noqa: PLR0913  filters
     )  # fmt: skip
     if not 1 <= limit <= MAX_SENT:
         raise BadInput("limit", f"{limit} is not from 1 to {MAX_SENT}")
-    await _check_target(cluster, to, to_group=to_group)
-    failures: list[Failure] = []
-    extent = await extent_of(cluster, selection, failures)
-    work = _Redrive(cluster, selection, extent, to, to_group, limit)
+    work, failures = await _prepare(cluster, selection, _Target(to, to_group), limit)
     job = JOBS.start(
         cluster,
         work.run,
         kind="redrive_dead_letters",
         target=group,
         lane=f"redrive {cluster.name_servers} {group}",
-        to_scan=extent.messages,
+        to_scan=work.extent.messages,
     )
     if failures:
         servers = ", ".join(sorted({each.server for each in failures}))
@@ -258,14 +253,21 @@ async def purge_dead_letters(cluster: Cluster, *, group: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Target:
+    """Where dead letters go; by default each to the topic that it was first sent to."""
+
+    topic: str
+    is_retry_topic: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Redrive:
     """The work of a job: it has connections of its own, for its cluster may be closed before."""
 
     cluster: Cluster
     selection: Selection
     extent: Extent
-    to: str
-    to_group: bool
+    target: _Target
     limit: int
 
     async def run(self, job: Job) -> None:
@@ -279,8 +281,8 @@ class _Redrive:
             async for each in admin.dead_letters.redrive(
                 self.selection,
                 producer,
-                to=self.to or None,
-                to_group=self.to_group,
+                to=self.target.topic or None,
+                to_group=self.target.is_retry_topic,
                 extent=self.extent,
                 on_scanned=job.advance,
                 limit=self.limit,
@@ -310,8 +312,8 @@ class _Redrive:
         async for each in self.cluster.admin.dead_letters.redrive(
             self.selection,
             None,
-            to=self.to or None,
-            to_group=self.to_group,
+            to=self.target.topic or None,
+            to_group=self.target.is_retry_topic,
             extent=extent,
             on_scanned=count,
             limit=self.limit,
@@ -321,6 +323,21 @@ class _Redrive:
             if len(found) >= _EXAMINED:
                 break
         return found, max(scanned, len(found))
+
+
+async def _prepare(
+    cluster: Cluster, selection: Selection, target: _Target, limit: int
+) -> tuple[_Redrive, list[Failure]]:
+    """What a plan and a job begin with; raises BadInput or NotFound."""
+    if target.topic and target.is_retry_topic:
+        raise BadInput("to", "it excludes to_group")
+    if target.topic:
+        if is_reserved(target.topic):
+            raise BadInput("to", reason_of(NoTarget(target.topic)))
+        await writable_route(cluster, target.topic)
+    failures: list[Failure] = []
+    extent = await extent_of(cluster, selection, failures)
+    return _Redrive(cluster, selection, extent, target, limit), failures
 
 
 def _beginning(extent: Extent, messages: int) -> Extent:
@@ -349,15 +366,6 @@ _copies: dict[str, OrderedDict[tuple[str, str], str]] = {}
 
 def _remembered(cluster: Cluster) -> OrderedDict[tuple[str, str], str]:
     return _copies.setdefault(cluster.name_servers, OrderedDict())
-
-
-async def _check_target(cluster: Cluster, to: str, *, to_group: bool) -> None:
-    if to and to_group:
-        raise BadInput("to", "it excludes to_group")
-    if to:
-        if is_reserved(to):
-            raise BadInput("to", reason_of(NoTarget(to)))
-        await writable_route(cluster, to)
 
 
 async def _targets(

@@ -5,7 +5,7 @@ each topic has, since 5.0.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bolide.admin.servers import MASTER, gather_by_key
 from bolide.errors import BolideError
@@ -13,6 +13,7 @@ from bolide.model.names import SYSTEM_TOPIC_PREFIX
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import change, read
 from bolide.operations.errors import BadInput, NotFound, NotSupported
+from bolide.operations.held.delays import DelayLevel, waiting_by_level
 from bolide.operations.views import reason_of
 from bolide.protocol.bodies.timers import PendingTimer
 from bolide.protocol.refusals import RequestCodeNotSupported
@@ -20,6 +21,9 @@ from bolide.protocol.refusals import RequestCodeNotSupported
 _MAX_SIZE = 500
 _MAX_PLAN_READS = 20_000
 """Timers that a preview of a recall reads."""
+_NO_STORE = "timer message store is null"
+"""What RocketMQ says of timers that are switched off."""
+_SWITCHED_OFF = "its timers are switched off (timerWheelEnable=false): it has only delay levels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,8 @@ class BrokerTimers:
     """Those with timers, the most first."""
     failure: str = ""
     """Why the broker does not tell."""
+    levels: list[DelayLevel] | None = None
+    """Messages with a delay level, and retries, which are no timers; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +103,17 @@ class Recalled:
 
 @read("/timers/counts")
 async def count_timers(cluster: Cluster) -> TimerCounts:
-    """Count the pending timers of each broker by topic.
+    """Count the pending timers of each broker by topic, and what waits at its delay levels.
 
-    Works with RocketMQ 5, too. `lists` tells which brokers `list_timers` can be asked of.
+    Works with RocketMQ, too. `lists` tells which brokers `list_timers` can be asked of.
     """
     masters = await masters_of(cluster)
-    found = await gather_by_key(masters, lambda name: _counts(cluster, name, masters[name]))
+
+    async def counts(name: str) -> BrokerTimers:
+        timers = await _counts(cluster, name, masters[name])
+        return replace(timers, levels=await _levels(cluster, masters[name]))
+
+    found = await gather_by_key(masters, counts)
     return TimerCounts(brokers=list(found.values()))
 
 
@@ -197,6 +208,13 @@ async def _broker(cluster: Cluster, broker: str) -> tuple[str, str]:
     return await master_of(cluster, broker)
 
 
+async def _levels(cluster: Cluster, address: str) -> list[DelayLevel] | None:
+    try:
+        return await waiting_by_level(cluster, address)
+    except BolideError:
+        return None
+
+
 async def _counts(cluster: Cluster, name: str, address: str) -> BrokerTimers:
     lists: bool | None = True
     try:
@@ -222,10 +240,10 @@ async def _counts(cluster: Cluster, name: str, address: str) -> BrokerTimers:
             broker=name, address=address, lists=lists, timers=None, topics=[], failure=failed
         )
     except BolideError as error:
+        failed = _SWITCHED_OFF if _NO_STORE in str(error) else reason_of(error)
         return BrokerTimers(
-            broker=name, address=address, lists=lists, timers=None, topics=[],
-            failure=reason_of(error),
-        )  # fmt: skip
+            broker=name, address=address, lists=lists, timers=None, topics=[], failure=failed
+        )
     topics = [
         TopicTimers(topic=topic, timers=each.count)
         for topic, each in metrics.timing_count.items()

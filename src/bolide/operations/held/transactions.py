@@ -8,42 +8,30 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from bolide.admin.errors import MessageNotFound
 from bolide.admin.servers import gather_by_key
 from bolide.errors import BolideError
-from bolide.model.message import StoredMessage
-from bolide.model.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANSACTION_GROUP
-from bolide.model.properties import PropertyName
+from bolide.model.names import HALF_TOPIC, TRANSACTION_GROUP
+from bolide.model.properties import PropertyName, parse_number
 from bolide.operations.cluster import Cluster
 from bolide.operations.dead_letters.views import body_text
 from bolide.operations.declaration import change, read
-from bolide.operations.errors import BadInput, NotFound, NotSupported
+from bolide.operations.errors import BadInput, Conflict, NotFound, NotSupported
+from bolide.operations.held.halves import FoundHalf, TransactionState, find_half
 from bolide.operations.held.timers import master_of, masters_of
 from bolide.operations.messages.sending import BodyFormat
-from bolide.operations.views import Failure, failure_of, reason_of
+from bolide.operations.views import LIVE, Failure, failure_of, reason_of
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.transactions import OpenTransaction, Transactions
-from bolide.protocol.message_id import BadMessageId
 from bolide.protocol.refusals import (
     InvalidParameter,
     QueryNotFound,
     RequestCodeNotSupported,
     TopicNotFound,
+    TransactionFailed,
 )
 
 _MAX_SIZE = 500
-
-
-class TransactionState(StrEnum):
-    """What became of a half message."""
-
-    OPEN = "open"
-    SET_ASIDE = "set_aside"
-    """Its producers were asked too often; it waits until somebody decides or resumes the check."""
-    ENDED = "ended"
-    """It was committed or rolled back, or a newer copy of it was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +60,10 @@ class Transaction:
     """A half message; times are milliseconds since 1970."""
 
     message_id: str
-    """The offset message id of the half message; names it in other operations."""
+    """The offset message id of its latest copy, which is another one after each check."""
     broker: str
     transaction_id: str | None
+    """Names it in other operations, together with the broker; None if it has none."""
     producer_group: str
     topic: str
     keys: list[str]
@@ -103,19 +92,31 @@ class TransactionList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HalfCopy:
+    """The latest copy of a half message: each check of its producer appends a new one."""
+
+    message_id: str
+    """Its offset message id."""
+    checks: int
+    """How often the producers were asked."""
+    properties: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDetail:
     """A half message with its content."""
 
     message_id: str
+    """The transaction id, which stays; the offset message id if it has none."""
     state: TransactionState | None
     """None if the broker does not tell."""
+    latest: HalfCopy = field(metadata=LIVE)
     topic: str
     """The topic that it goes to if it is committed."""
     producer_group: str
     born_ms: int
     body: str
     body_format: BodyFormat
-    properties: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,26 +212,38 @@ async def list_transactions(  # noqa: PLR0913  filters
 
 
 @read("/transactions/{message_id}")
-async def show_transaction(cluster: Cluster, *, message_id: str) -> TransactionDetail:
-    """Show a half message with its body and properties, and whether it is still open."""
-    message = await _half(cluster, message_id)
-    properties = message.properties
-    body, body_format = body_text(message.body)
+async def show_transaction(
+    cluster: Cluster, *, message_id: str, broker: str = ""
+) -> TransactionDetail:
+    """Show a half message with its body and properties, and whether it is still open.
+
+    `message_id` is the transaction id, which is the unique id of the message, or the offset message
+    id of any copy of the half message. `broker` is needed only if a producer has begun transactions
+    with the same id at several brokers.
+    """
+    found = await find_half(cluster, message_id, broker)
+    half = found.message
+    body, body_format = body_text(half.body)
+    checks = parse_number(half.properties.get(PropertyName.TRANSACTION_CHECK_TIMES)) or 0
     return TransactionDetail(
-        message_id=message_id,
-        state=await _state(cluster, message_id, message),
-        topic=properties.get(PropertyName.REAL_TOPIC, ""),
-        producer_group=properties.get(PropertyName.PRODUCER_GROUP, ""),
-        born_ms=message.born_timestamp,
+        message_id=half.unique_id or half.offset_message_id,
+        state=found.state,
+        latest=HalfCopy(
+            message_id=half.offset_message_id, checks=checks, properties=dict(half.properties)
+        ),
+        topic=half.properties.get(PropertyName.REAL_TOPIC, ""),
+        producer_group=half.properties.get(PropertyName.PRODUCER_GROUP, ""),
+        born_ms=half.born_timestamp,
         body=body,
         body_format=body_format,
-        properties=dict(properties),
     )
 
 
-async def plan_resolution(cluster: Cluster, *, message_id: str, commit: bool) -> ResolutionPlan:
+async def plan_resolution(
+    cluster: Cluster, *, message_id: str, commit: bool, broker: str = ""
+) -> ResolutionPlan:
     """What `resolve_transaction` would do."""
-    detail = await show_transaction.function(cluster, message_id=message_id)
+    detail = await show_transaction.function(cluster, message_id=message_id, broker=broker)
     readers: list[str] | None = []
     effect = "the message is discarded: no consumer gets it"
     if commit:
@@ -256,21 +269,24 @@ async def resolve_transaction(
     """Commit or roll back a transaction in place of its producer.
 
     `commit` true delivers the message, false discards it; neither can be undone. `by` is recorded
-    by the broker as the one who decided. `broker` is needed only if the address in the message id
-    does not lead to it.
+    by the broker as the one who decided. `message_id` and `broker` are as in `show_transaction`. A
+    transaction that has ended already is a conflict, however it ended.
     """
     who = by or cluster.identity.access_key or "console"
-    address = (await master_of(cluster, broker))[1] if broker else None
+    found = await find_half(cluster, message_id, broker)
+    if found.state is TransactionState.ENDED:
+        raise Conflict(f"transaction {message_id} had ended already: nothing was done")
+    half_id, address = await _place(cluster, found, broker)
     try:
-        await cluster.admin.transactions.resolve(message_id, commit=commit, by=who, address=address)
+        await cluster.admin.transactions.resolve(half_id, commit=commit, by=who, address=address)
     except RequestCodeNotSupported as error:
         raise NotSupported(
             "the broker does not let administrators decide: only Bolide's brokers do"
         ) from error
-    except BadMessageId as error:
-        raise BadInput("message_id", reason_of(error)) from error
     except QueryNotFound as error:
         raise NotFound(reason_of(error)) from error
+    except TransactionFailed as error:  # it has ended since, in the other way
+        raise Conflict(reason_of(error)) from error
     return Resolved(message_id=message_id, committed=commit, by=who)
 
 
@@ -278,13 +294,13 @@ async def resolve_transaction(
 async def resume_check(cluster: Cluster, *, message_id: str, broker: str = "") -> str:
     """Have the producers of a transaction that was set aside asked again; returns its id.
 
-    It is open again then. RocketMQ's brokers offer this, too.
+    It is open again then. RocketMQ's brokers offer this, too. `message_id` and `broker` are as in
+    `show_transaction`.
     """
-    address = (await master_of(cluster, broker))[1] if broker else None
+    found = await find_half(cluster, message_id, broker)
+    half_id, address = await _place(cluster, found, broker)
     try:
-        await cluster.admin.transactions.resume(message_id, address=address)
-    except BadMessageId as error:
-        raise BadInput("message_id", reason_of(error)) from error
+        await cluster.admin.transactions.resume(half_id, address=address)
     except (QueryNotFound, InvalidParameter) as error:
         raise NotFound(reason_of(error)) from error
     return message_id
@@ -376,28 +392,7 @@ def _decode_cursor(cursor: str) -> dict[str, int]:
         raise BadInput("cursor", "it is not the `next` of a list") from error
 
 
-async def _half(cluster: Cluster, message_id: str) -> StoredMessage:
-    try:
-        message = await cluster.admin.messages.view(message_id)
-    except BadMessageId as error:
-        raise BadInput("message_id", reason_of(error)) from error
-    except MessageNotFound as error:
-        raise NotFound(f"there is no half message at {message_id}: list the open ones") from error
-    if message.topic not in {HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC}:
-        raise NotFound(f"the message at {message_id} is no half message: list the open ones")
-    return message
-
-
-async def _state(
-    cluster: Cluster, message_id: str, message: StoredMessage
-) -> TransactionState | None:
-    is_aside = message.topic == TRANS_CHECK_MAX_TIME_TOPIC
-    try:
-        page = await cluster.admin.transactions.page(
-            str(message.store_host), set_aside=is_aside, begin=message.queue_offset, limit=1
-        )
-    except BolideError:
-        return None
-    if any(each.half_offset == message.queue_offset for each in page.transactions):
-        return TransactionState.SET_ASIDE if is_aside else TransactionState.OPEN
-    return TransactionState.ENDED
+async def _place(cluster: Cluster, found: FoundHalf, broker: str) -> tuple[str, str | None]:
+    """The offset message id of a half message, and the address to send it to, if it is given."""
+    address = (await master_of(cluster, broker))[1] if broker else None
+    return found.message.offset_message_id, address

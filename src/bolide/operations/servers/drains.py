@@ -21,7 +21,7 @@ from bolide.errors import BolideError
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import Role, change, read
 from bolide.operations.errors import BadInput, Conflict, NotFound
-from bolide.operations.views import Failure, failure_of, reason_of
+from bolide.operations.views import Failure, failure_of, now_ms, reason_of
 from bolide.remoting.errors import RemotingError
 
 SETTLE = 35.0
@@ -245,7 +245,7 @@ async def _look(cluster: Cluster, broker_name: str, ignored: frozenset[str]) -> 
     watch = cluster.admin.drain.watch(plan, settle=0, ignored_groups=ignored)
     found = await watch.round()
     return replace(
-        _progress(found, DrainState.NONE), looked_ms=_now_ms(), ignored_groups=sorted(ignored)
+        _progress(found, DrainState.NONE), looked_ms=now_ms(), ignored_groups=sorted(ignored)
     )
 
 
@@ -279,7 +279,7 @@ class _Drain:
             broker_name=plan.broker_name,
             state=DrainState.DRAINING,
             address=plan.address,
-            began_ms=_now_ms(),
+            began_ms=now_ms(),
             ignored_groups=sorted(ignored),
         )
 
@@ -358,7 +358,7 @@ class _Drain:
             return
         away = Open(kind="broker", what=f"the broker does not answer: {reason}")
         others = [each for each in self.progress.open if each.kind != away.kind]
-        self.progress = replace(self.progress, open=[_item(away), *others], looked_ms=_now_ms())
+        self.progress = replace(self.progress, open=[_item(away), *others], looked_ms=now_ms())
 
     async def _is_unregistered(self) -> bool:
         try:
@@ -374,7 +374,7 @@ class _Drain:
         self.progress = replace(
             self.progress,
             state=DrainState.STOPPED,
-            looked_ms=_now_ms(),
+            looked_ms=now_ms(),
             reason="; ".join(part for part in (early, reason) if part),
         )
 
@@ -383,7 +383,7 @@ class _Drain:
         self.progress = replace(
             _progress(found, state),
             began_ms=before.began_ms,
-            looked_ms=_now_ms(),
+            looked_ms=now_ms(),
             ignored_groups=before.ignored_groups,
         )
 
@@ -402,10 +402,6 @@ async def end_drains() -> None:
     for each in _drains.values():
         await each.end()
     _drains.clear()
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def _progress(found: Round, state: DrainState) -> DrainProgress:

@@ -15,7 +15,7 @@ from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import read
 from bolide.operations.servers.members import MemberState, Product, members_of
 from bolide.operations.servers.replication import ControllerMember, list_controllers
-from bolide.operations.views import Failure, failure_of, reason_of
+from bolide.operations.views import Failure, failure_of, now_ms, reason_of
 from bolide.version import ROCKETMQ_VERSION_NAME, __version__, version_name
 
 _FRESH = 30.0
@@ -179,7 +179,7 @@ async def list_versions(cluster: Cluster) -> Versions:
 
 
 async def _examine(cluster: Cluster) -> Health:
-    return checklist(await examine(cluster.admin), int(time.time() * 1000))
+    return checklist(await examine(cluster.admin), now_ms())
 
 
 def checklist(report: Report, examined_ms: int) -> Health:

@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 from nicegui import background_tasks, ui
 
+from bolide.console.languages import Translate
 from bolide.console.pages.dead_letters.jobs import outcome_text, outcome_tone
 from bolide.console.pages.declaration import page
 from bolide.console.ui import fields
@@ -104,27 +105,14 @@ class _LetterPage:
         if not detail.history:
             ui.label(t("No copy of an earlier try is stored any more.")).classes("page-subtitle")
         with ui.element("ol").classes("attempts"):
-            before: Attempt | None = None
-            for each in detail.history:
-                self._attempt(each, before)
-                before = each
+            for number, each in enumerate(detail.history):
+                with ui.element("li"):
+                    ui.label(moment(view, each.stored_ms)).classes("figure")
+                    ui.label(attempt_text(t, each, is_first=number == 0))
             if not any(each.is_resent for each in detail.history):
                 with ui.element("li").classes("attempt-end"):
                     ui.label(moment(view, detail.letter.died_ms)).classes("figure")
                     ui.label(t("given up: {reason}", reason=detail.letter.reason))
-
-    def _attempt(self, each: Attempt, before: Attempt | None) -> None:
-        view, t = self._view, self._t
-        with ui.element("li"):
-            ui.label(moment(view, each.stored_ms)).classes("figure")
-            if each.is_resent:
-                ui.label(t("sent again to {topic}", topic=each.topic))
-            elif before is None and each.tries_before == 0:
-                ui.label(t("sent to {topic}", topic=each.topic))
-            else:
-                ui.label(
-                    t("try {number} from {topic}", number=each.tries_before + 1, topic=each.topic)
-                )
 
     def _redrive(self) -> None:
         RedriveDialog(self._view, self._group, {"positions": [self._position]}).open()
@@ -138,6 +126,18 @@ class _LetterPage:
             self._view.tell_error(error)
             return
         _EditDialog(self._view, self._group, found, self._panel.reload)
+
+
+def attempt_text(t: Translate, each: Attempt, *, is_first: bool) -> str:
+    """What a stored copy of the message tells; the copies of one sent again say so themselves."""
+    number = each.tries_before + 1
+    if each.is_resent and number > 1:
+        return t("try {number} of the copy", number=number)
+    if each.is_resent:
+        return t("sent again to {topic}", topic=each.topic)
+    if is_first and number == 1:
+        return t("sent to {topic}", topic=each.topic)
+    return t("try {number} from {topic}", number=number, topic=each.topic)
 
 
 class _EditDialog:

@@ -51,6 +51,8 @@ class _TimersPage:
         )
         self._switch = ui.element("div").classes("figures").props("role=group")
         self._switch.props["aria-label"] = t("Brokers")
+        self._levels = ui.element("div")
+        self._levels_shown: str | None = None
         self._place = ui.element("div").classes("tab-panel")
         with self._place:
             loading()
@@ -67,6 +69,7 @@ class _TimersPage:
     def _show_error(self, error: BolideError) -> None:
         self._shown, self._brokers = None, []
         self._switch.clear()
+        self._show_levels(None)
         self._place.clear()
         with self._place:
             error_state(self._view, error)
@@ -76,6 +79,7 @@ class _TimersPage:
             self._brokers = counts.brokers
             self._show_switch()
         chosen = self._chosen()
+        self._show_levels(chosen)
         if chosen is None:
             self._place.clear()
             with self._place:
@@ -114,7 +118,38 @@ class _TimersPage:
                     ui.label(count(each.timers)).classes("figure-value").props(
                         f"data-state={state}"
                     )
-                    ui.label(each.failure or t("pending timers")).classes("figure-hint")
+                    hint = t("pending, recalled ones included until they are due")
+                    if each.timers is None:
+                        hint = t("unknown")
+                    ui.label(hint).classes("figure-hint")
+
+    def _show_levels(self, broker: BrokerTimers | None) -> None:
+        """What waits besides timers; the list below does not have it."""
+        text = "" if broker is None else self._levels_text(broker)
+        if text == self._levels_shown:
+            return
+        self._levels_shown = text
+        self._levels.clear()
+        if text:
+            with self._levels:
+                note(text)
+
+    def _levels_text(self, broker: BrokerTimers) -> str:
+        t = self._t
+        if broker.lists is None or broker.levels == []:  # it does not answer, as is said below
+            return ""
+        if broker.levels is None:
+            return t("Unknown: how many messages wait at delay levels, among them retries.")
+        levels = [
+            t("{count} at level {level}", count=count(each.waiting), level=each.level)
+            + (f" ({each.delay})" if each.delay else "")
+            for each in broker.levels
+        ]
+        return t(
+            "{count} more messages wait at delay levels, among them retries: {levels}",
+            count=count(sum(each.waiting for each in broker.levels)),
+            levels=", ".join(levels),
+        )
 
     def _choose(self, broker: str) -> None:
         self._broker = broker

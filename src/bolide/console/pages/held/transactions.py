@@ -1,8 +1,9 @@
 """Transactions: open half messages, those set aside, and decisions about them."""
 
+from collections.abc import Container
 from functools import partial
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from nicegui import ui
 
@@ -17,12 +18,12 @@ from bolide.console.ui.panels import Panel, note
 from bolide.console.ui.tables import Action, Column, Row, simple_table
 from bolide.console.ui.view import View, attempt
 from bolide.operations.declaration import Role
+from bolide.operations.held.halves import TransactionState
 from bolide.operations.held.transactions import (
     ResolutionPlan,
     Transaction,
     TransactionCounts,
     TransactionDetail,
-    TransactionState,
     count_transactions,
     list_transactions,
     resolve_transaction,
@@ -176,11 +177,13 @@ class _List:
     def _row(self, each: Transaction) -> Row:
         view = self._view
         return {
-            "key": each.message_id,
+            "key": f"{each.transaction_id or each.message_id} {each.broker}",
+            "id": each.transaction_id or each.message_id,
+            "broker": each.broker,
             "began": ago(view, each.began_ms),
             "began_hint": moment(view, each.began_ms),
-            "message": each.message_id,
-            "message_href": f"/transactions/{each.message_id}",
+            "message": each.transaction_id or each.message_id,
+            "message_href": _path(each),
             "group": each.producer_group,
             "topic": each.topic,
             "topic_href": f"/topics/{quote(each.topic, safe='')}",
@@ -192,19 +195,30 @@ class _List:
         }
 
     async def _resolve(self, row: Row, *, commit: bool) -> None:
-        await resolve(self._view, str(row["key"]), commit=commit, on_done=self._table.reload)
+        which = {"message_id": str(row["id"]), "broker": str(row["broker"])}
+        await resolve(self._view, which, commit=commit, on_done=self._table.reload)
 
     async def _resume(self, row: Row) -> None:
-        await resume(self._view, str(row["key"]), self._table.reload)
+        which = {"message_id": str(row["id"]), "broker": str(row["broker"])}
+        await resume(self._view, which, self._table.reload)
 
 
-async def resolve(view: View, message_id: str, *, commit: bool, on_done: Any) -> None:
-    """Ask whether to commit or roll back a transaction, and do it."""
+def _path(each: Transaction) -> str:
+    """The page of a transaction: by its id, which stays when its half message is written anew."""
+    name = quote(each.transaction_id or each.message_id, safe="")
+    return f"/transactions/{name}?{urlencode({'broker': each.broker})}"
+
+
+async def resolve(view: View, which: dict[str, str], *, commit: bool, on_done: Any) -> None:
+    """Ask whether to commit or roll back a transaction, and do it.
+
+    `which` are the parameters that name it.
+    """
     t = view.t
     await confirm_and_run(
         view,
         resolve_transaction,
-        {"message_id": message_id, "commit": commit, "by": view.session.user},
+        {**which, "commit": commit, "by": view.session.user},
         title=t("Commit this transaction?") if commit else t("Roll back this transaction?"),
         button=t("Commit") if commit else t("Roll back"),
         show_effect=lambda plan: _show_plan(view, plan, commit=commit),
@@ -214,8 +228,8 @@ async def resolve(view: View, message_id: str, *, commit: bool, on_done: Any) ->
     )
 
 
-async def resume(view: View, message_id: str, on_done: Any) -> None:
-    if await attempt(view, view.run(resume_check, message_id=message_id)):
+async def resume(view: View, which: dict[str, str], on_done: Any) -> None:
+    if await attempt(view, view.run(resume_check, **which)):
         view.tell(view.t("Its producers are asked again."))
         on_done()
 
@@ -246,8 +260,8 @@ def _facts(view: View, detail: TransactionDetail) -> None:
         t("Producer group"): detail.producer_group or "—",
         t("Topic"): detail.topic or "—",
         t("Sent"): f"{moment(view, detail.born_ms)} ({ago(view, detail.born_ms)})",
-        t("Keys"): detail.properties.get("KEYS", "—"),
-        t("Asked"): detail.properties.get("TRANSACTION_CHECK_TIMES", "0"),
+        t("Keys"): detail.latest.properties.get("KEYS", "—"),
+        t("Asked"): count(detail.latest.checks),
     })  # fmt: skip
 
 
@@ -266,30 +280,41 @@ def transaction_page(view: View, message_id: str) -> None:
     """One half message."""
     t = view.t
 
+    which = {"message_id": message_id, "broker": view.query.get("broker", "")}
+    buttons: dict[str, ui.button] = {}
+
     def actions() -> None:
-        ui.button(t("Commit"), on_click=lambda: decide(commit=True)).props(
+        buttons["commit"] = ui.button(t("Commit"), on_click=lambda: decide(commit=True)).props(
             "unelevated no-caps icon=check"
         )
-        ui.button(t("Roll back"), on_click=lambda: decide(commit=False)).props(
-            "outline no-caps icon=close color=negative"
+        buttons["rollback"] = ui.button(
+            t("Roll back"), on_click=lambda: decide(commit=False)
+        ).props("outline no-caps icon=close color=negative")
+        buttons["resume"] = ui.button(t("Resume the check"), on_click=again).props(
+            "outline no-caps icon=replay"
         )
-        ui.button(t("Resume the check"), on_click=again).props("outline no-caps icon=replay")
+        offer(())
+
+    def offer(able: Container[str]) -> None:
+        for name, button in buttons.items():
+            button.set_visibility(name in able)
 
     async def decide(*, commit: bool) -> None:
-        await resolve(view, message_id, commit=commit, on_done=panel.reload)
+        await resolve(view, which, commit=commit, on_done=panel.reload)
 
     async def again() -> None:
-        await resume(view, message_id, panel.reload)
+        await resume(view, which, panel.reload)
 
     async def load() -> TransactionDetail:
-        return await view.run(show_transaction, message_id=message_id)
+        return await view.run(show_transaction, **which)
 
     def render(detail: TransactionDetail) -> None:
+        offer(_POSSIBLE[detail.state])
         _facts(view, detail)
         section_title(t("Body"))
         body_block(view, detail.body, detail.body_format)
         section_title(t("Properties"))
-        properties_table(view, detail.properties, label=t("Properties"))
+        properties_table(view, detail.latest.properties, label=t("Properties"))
 
     page_header(
         view,
@@ -299,3 +324,12 @@ def transaction_page(view: View, message_id: str) -> None:
         actions=actions if view.may(Role.OPERATOR) else None,
     )
     panel = Panel(view, load, render, every=3.0)
+
+
+_POSSIBLE = {
+    TransactionState.OPEN: {"commit", "rollback"},
+    TransactionState.SET_ASIDE: {"commit", "rollback", "resume"},
+    TransactionState.ENDED: set[str](),
+    None: {"resume"},  # RocketMQ lets administrators resume the check, and no more
+}
+"""What can be done about a transaction, by its state."""
