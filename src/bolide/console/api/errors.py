@@ -19,7 +19,7 @@ from bolide.admin.errors import (
     OffsetOutOfRange,
     QueueUnknown,
 )
-from bolide.console.access.login import LoginFailed, TooManyAttempts
+from bolide.console.access.login import LoginFailed, LoginUnchecked, TooManyAttempts
 from bolide.console.service import PasswordToChange, SessionEnded
 from bolide.errors import BolideError, ConfigError
 from bolide.operations.errors import (
@@ -73,7 +73,7 @@ _STATUS: Iterable[tuple[tuple[type[BolideError], ...], int]] = (
     (_NOT_FOUND, 404),
     ((NotSupported, RequestCodeNotSupported), 501),
     ((CallTimedOut,), 504),
-    ((RemotingError,), 503),
+    ((RemotingError, LoginUnchecked), 503),
     ((Refusal,), 502),
     ((AdminError,), 409),
 )

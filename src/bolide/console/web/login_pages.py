@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from bolide.console.access.login import LoginFailed, TooManyAttempts
+from bolide.console.access.login import LoginFailed, LoginUnchecked, TooManyAttempts
 from bolide.console.account_changes import AccountChanges
 from bolide.console.api.routes import client_address
 from bolide.console.languages import Language, Translate, translator
@@ -69,6 +69,9 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
             return _login_page(console, next, user, error="The name or the password is wrong.")
         except TooManyAttempts as error:
             return _login_page(console, next, user, wait=error.seconds)
+        except LoginUnchecked:
+            error_text = "The cluster cannot check the password now. Try again in a moment."
+            return _login_page(console, next, user, error=error_text, status=503)
         if request.state.session is not None:
             console.sessions.end(request.state.session)
         response = RedirectResponse(PASSWORD if session.must_change else own_path(next), 303)
@@ -126,7 +129,7 @@ def own_path(target: str) -> str:
 
 
 def _login_page(
-    console: Console, target: str, user: str = "", error: str = "", wait: int = 0
+    console: Console, target: str, user: str = "", error: str = "", wait: int = 0, status: int = 401
 ) -> HTMLResponse:
     t = translator(language_of_request.get())
     message = t(error) if error else ""
@@ -137,7 +140,7 @@ def _login_page(
         + _field("password", t("Password"), "password", "current-password")
         + f'<input type="hidden" name="next" value="{escape(own_path(target))}">'
     )
-    status = 429 if wait else 401 if error else 200
+    status = 429 if wait else status if error else 200
     note = console.settings.name_servers
     return _page(t, LOGIN, t("Log in"), t("Bolide console"), note, message, fields, status)
 
