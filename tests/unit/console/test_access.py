@@ -114,6 +114,23 @@ def test_failures_make_wait_longer_and_longer() -> None:
     assert attempts.wait("another", "10.0.0.3") == 0
 
 
+def test_log_ins_that_succeed_do_not_make_their_address_wait() -> None:
+    """Behind a proxy all have one address; attempts are counted before they are made."""
+    attempts = Attempts(lambda: 0.0)
+    for number in range(100):
+        attempts.failed(f"name-{number}", "10.0.0.1")
+        attempts.succeeded(f"name-{number}", "10.0.0.1")
+    assert attempts.wait("another", "10.0.0.1") == 0
+    for number in range(29):
+        attempts.failed(f"guess-{number}", "10.0.0.1")
+    for _ in range(5):  # one's own account is no way to guess on at others
+        assert attempts.wait("own", "10.0.0.1") == 0
+        attempts.failed("own", "10.0.0.1")
+        attempts.succeeded("own", "10.0.0.1")
+    attempts.failed("guess", "10.0.0.1")
+    assert attempts.wait("own", "10.0.0.1") > 0
+
+
 def test_sessions_end_by_log_out_expiry_and_idleness() -> None:
     sessions = Sessions(lifetime=3600, idle_limit=600)
     told = []

@@ -40,7 +40,17 @@ class Attempts:
             self._failures.popitem(last=False)
 
     def succeeded(self, name: str, address: str) -> None:
+        """Forget the failures of a name, and take back the one that was counted in advance.
+
+        The address gets only that back: many may share one, behind a proxy, and a success of one
+        of them must neither add up to a wait for all, nor allow guesses at other names.
+        """
         self._failures.pop((name, address), None)
+        count, last = self._failures.get(("", address), (0, 0.0))
+        if count > 1:
+            self._failures["", address] = (count - 1, last)
+        else:
+            self._failures.pop(("", address), None)
 
     def _until(self, key: tuple[str, str], free: int) -> float:
         count, last = self._failures.get(key, (0, 0.0))
