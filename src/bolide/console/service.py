@@ -60,6 +60,7 @@ class Console:
         self._stack = AsyncExitStack()
         self._clusters: dict[Identity, Cluster] = {}
         self._by_password: dict[bytes, Session] = {}
+        self._logging_in: dict[bytes, asyncio.Task[Session]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._history: History | None = None
         self.connections = Connections(settings, self._clusters.values, self.login)
@@ -92,9 +93,10 @@ class Console:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._logging_in.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await JOBS.close()
         await end_drains()
         own_connections(None)
@@ -136,12 +138,27 @@ class Console:
         """
         key = hashlib.sha256(f"{address}\0{name}\0{password}".encode()).digest()
         session = self._by_password.get(key)
-        if session is None or not session.is_valid:
-            _, session = await self.log_in(name, password, address)
-            session.expires = min(session.expires, time() + _KEEP_PASSWORD)
-            self._by_password[key] = session
-            session.on_end.add(partial(self._forget_password, key))
+        if session is not None and session.is_valid:
+            return session
+        # Requests side by side share one log-in: each costs a hash, and counts as an attempt.
+        task = self._logging_in.get(key)
+        if task is None:
+            task = asyncio.create_task(self._log_in_program(key, name, password, address))
+            self._logging_in[key] = task
+            task.add_done_callback(lambda done: self._logged_in(key, done))
+        return await asyncio.shield(task)
+
+    async def _log_in_program(self, key: bytes, name: str, password: str, address: str) -> Session:
+        _, session = await self.log_in(name, password, address)
+        session.expires = min(session.expires, time() + _KEEP_PASSWORD)
+        self._by_password[key] = session
+        session.on_end.add(partial(self._forget_password, key))
         return session
+
+    def _logged_in(self, key: bytes, done: asyncio.Task[Session]) -> None:
+        del self._logging_in[key]
+        if not done.cancelled():
+            done.exception()  # whoever asked may be gone
 
     async def run(
         self,
