@@ -2,13 +2,15 @@
 
 import asyncio
 import re
+from pathlib import Path
 
 import httpx
 import pytest
 import socketio
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import PASSWORD, Site, in_thread, log_in, watched_page
+from tests.browser.conftest import BROKER, PASSWORD, Site, in_thread, log_in, watched_page
+from tests.browser.site import serve_console
 
 
 def test_anonymous_users_get_the_login_page_and_401(site: Site, browser: Browser) -> None:
@@ -67,6 +69,20 @@ def test_logging_out_ends_every_tab(browser: Browser, site: Site) -> None:
     first.get_by_text("Log out").click()
     expect(second).to_have_url(re.compile("/login$"))
     context.close()
+
+
+def test_a_page_that_is_only_open_ends_with_its_session(
+    browser: Browser, site: Site, tmp_path: Path
+) -> None:
+    """Live figures are no use of it: acknowledgements of a socket and timers come all the time."""
+    with serve_console(site.name_server, site.broker, tmp_path, "--idle-minutes", "0.1") as idle:
+        context = browser.new_context(base_url=idle.url)
+        page = context.new_page()
+        log_in(page, idle.url)
+        page.goto("/cluster")
+        expect(page.get_by_role("link", name=BROKER).first).to_be_visible()
+        expect(page).to_have_url(re.compile("/login"), timeout=25_000)
+        context.close()
 
 
 def test_a_socket_without_the_session_of_its_page_is_refused(page: Page, site: Site) -> None:

@@ -98,7 +98,8 @@ class Guard:
         scope.setdefault("state", {})["session"] = session
         if session is None:
             return None if _is_open(scope) else _log_in_first(scope, is_socket=is_socket)
-        session.touch()
+        if not is_socket:  # those that connect again by themselves are no use
+            session.touch()
         if session.must_change and not path.startswith((*_OPEN_PATHS, *_WITH_ONE_TIME_PASSWORD)):
             if path.startswith(API):
                 return JSONResponse(
