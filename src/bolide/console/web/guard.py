@@ -18,6 +18,7 @@ from bolide.console.service import Console
 from bolide.console.web import cookies
 from bolide.errors import BolideError
 from bolide.operations.declaration import Role
+from bolide.remoting.address import is_loopback_host
 
 API: Final = "/api/"
 LOGIN: Final = "/login"
@@ -87,10 +88,9 @@ class Guard:
         """The answer to who may not pass; None lets through."""
         path = scope["path"]
         is_socket = scope["type"] == "websocket" or path.startswith("/_nicegui_ws")
-        if (is_socket or scope.get("method") not in _SAFE) and not _is_same_origin(headers):
-            return JSONResponse(
-                {"error": "ForeignOrigin", "message": "the request comes from another site"}, 403
-            )
+        is_safe = not is_socket and scope.get("method") in _SAFE
+        if (foreign := self._refusal_of_foreign(headers, is_safe=is_safe)) is not None:
+            return foreign
         try:
             session = self._anonymous or await self._session(scope, headers, token)
         except BolideError as error:
@@ -109,6 +109,17 @@ class Guard:
             return RedirectResponse(PASSWORD, 303)
         return None
 
+    def _refusal_of_foreign(self, headers: Mapping[str, str], *, is_safe: bool) -> Response | None:
+        """The answer to what the page of another site asks for."""
+        if self._anonymous and not is_loopback_host(_host_name(headers.get("host", ""))):
+            # A name that was made to lead to this machine is of the same origin for a browser.
+            message = "without log-in the console is reached as 127.0.0.1 or localhost only"
+            return JSONResponse({"error": "ForeignHost", "message": message}, 403)
+        if not is_safe and not _is_same_origin(headers):
+            message = "the request comes from another site"
+            return JSONResponse({"error": "ForeignOrigin", "message": message}, 403)
+        return None
+
     async def _session(
         self, scope: Scope, headers: Mapping[str, str], token: str | None
     ) -> Session | None:
@@ -119,6 +130,13 @@ class Guard:
             address = scope["client"][0] if scope.get("client") else ""
             return await self._console.session_of_password(name, password, address)
         return session
+
+
+def _host_name(host: str) -> str:
+    """The host of a `Host` header, without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()
 
 
 def _everybody(console: Console) -> Session:

@@ -1,0 +1,105 @@
+"""What every request passes before the application sees it."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from bolide.console.service import Console
+from bolide.console.settings import ConsoleSettings
+from bolide.console.web.guard import Guard
+from tests.support.aio import on_loop
+
+
+async def _application(scope: Scope, receive: Receive, send: Send) -> None:
+    """Reads the body, and answers how long it is."""
+    size, is_over = 0, False
+    while not is_over:
+        message = await receive()
+        size += len(message.get("body", b""))
+        is_over = not message.get("more_body", False)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"%d" % size})
+
+
+def guard(tmp_path: Path, **settings: Any) -> Guard:
+    given = {"name_servers": "127.0.0.1:1", "data": tmp_path} | settings
+    return Guard(_application, Console(ConsoleSettings(**given)))
+
+
+async def ask(
+    asked: Guard,
+    path: str = "/healthz",
+    headers: Mapping[str, str] | None = None,
+    *,
+    method: str = "GET",
+    body: bytes = b"",
+    kind: str = "http",
+) -> tuple[int, bytes]:
+    """Status and body of an answer; for a websocket the code of its end."""
+    parts = [body[start : start + 65536] for start in range(0, len(body), 65536)] or [b""]
+    sent: list[Message] = []
+    scope = {
+        "type": kind,
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "client": ("127.0.0.1", 5),
+        "headers": [
+            (key.encode(), value.encode("latin-1"))
+            for key, value in ({"host": "127.0.0.1:9877"} | dict(headers or {})).items()
+        ],
+    }
+
+    async def receive() -> Message:
+        if kind == "websocket":
+            return {"type": "websocket.connect"}
+        if not parts:
+            await asyncio.sleep(3600)
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await asked(scope, receive, send)
+    status = sent[0].get("status") or sent[0].get("code")
+    return status, b"".join(message.get("body", b"") for message in sent)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_own"),
+    [
+        ("127.0.0.1:9877", True),
+        ("localhost:9877", True),
+        ("LOCALHOST", True),
+        ("[::1]:9877", True),
+        ("evil.example:9877", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example", False),
+        ("10.0.0.5:9877", False),
+        ("[::1", True),
+        ("", False),
+    ],
+)
+@on_loop
+async def test_without_log_in_only_this_machine_is_named(
+    tmp_path: Path, host: str, is_own: bool
+) -> None:
+    """A page whose name was made to lead to 127.0.0.1 is of the same origin for a browser."""
+    opened = guard(tmp_path, login=False)
+    for path in ("/", "/api/v1/topics", "/healthz"):
+        status, _ = await ask(opened, path, {"host": host})
+        assert status == (200 if is_own else 403), path
+    if not is_own:
+        status, _ = await ask(opened, "/_nicegui_ws/", {"host": host}, kind="websocket")
+        assert status == 4401
+
+
+@on_loop
+async def test_with_log_in_any_name_leads_to_it(tmp_path: Path) -> None:
+    status, _ = await ask(guard(tmp_path), "/healthz", {"host": "console.example"})
+    assert status == 200
