@@ -19,7 +19,7 @@ from bolide.operations.audit_store import AuditStore
 from bolide.operations.cluster import Cluster, Identity
 from bolide.operations.declaration import Operation
 from bolide.operations.door import Caller, Door
-from bolide.operations.errors import OperationError
+from bolide.operations.errors import Conflict, OperationError
 from bolide.operations.history import History
 from bolide.operations.jobs import JOBS
 from bolide.operations.servers.connection import own_connections
@@ -130,6 +130,16 @@ class Console:
         if found.identity is not None:
             session.on_end.add(partial(self._release, found.identity))
         return token, session
+
+    async def log_out(self, session: Session) -> None:
+        """End a session in all its tabs.
+
+        Raises:
+            Conflict: it is that of everybody, for a console without log-in.
+        """
+        if session.is_endless:
+            raise Conflict("this console has no log-in, so nobody can log out")
+        self.sessions.end(session)
 
     async def session_of_password(self, name: str, password: str, address: str) -> Session:
         """The session of a program that sends name and password with every request.

@@ -149,6 +149,13 @@ def test_sessions_end_by_log_out_expiry_and_idleness() -> None:
     assert sessions.find(token) is None
 
 
+def test_the_session_of_everybody_goes_on() -> None:
+    sessions = Sessions(lifetime=3600, idle_limit=600)
+    everybody = sessions.endless("everybody", Role.ADMIN)
+    sessions.end(everybody)
+    assert everybody.is_valid
+
+
 @on_loop
 async def test_expired_sessions_are_told_without_a_request(
     monkeypatch: pytest.MonkeyPatch,

@@ -9,6 +9,7 @@ from bolide.console.access.login import LoggedIn, LoginFailed
 from bolide.console.service import Console
 from bolide.console.settings import ConsoleSettings
 from bolide.operations.declaration import Role
+from bolide.operations.errors import Conflict
 from tests.support.aio import on_loop
 
 PASSWORD = "correct-horse-7"
@@ -17,6 +18,14 @@ PASSWORD = "correct-horse-7"
 @pytest.fixture
 def console(tmp_path: Path) -> Console:
     return Console(ConsoleSettings(name_servers="127.0.0.1:1", data=tmp_path))
+
+
+@on_loop
+async def test_nobody_logs_everybody_out(console: Console) -> None:
+    everybody = console.sessions.endless("everybody", Role.ADMIN)
+    with pytest.raises(Conflict, match="no log-in"):
+        await console.log_out(everybody)
+    assert everybody.is_valid
 
 
 class _Login:

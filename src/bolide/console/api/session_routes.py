@@ -73,7 +73,7 @@ def session_router(console: Console) -> APIRouter:  # noqa: C901  one small func
     @router.delete("/session", status_code=204)
     async def log_out(request: Request, response: Response) -> None:
         """Log out: the session ends in all tabs."""
-        console.sessions.end(own(request))
+        await console.log_out(own(request))
         clear_session_cookie(response)
 
     @router.put("/session/password", status_code=204)

@@ -107,7 +107,7 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
 
     @router.post("/logout")
     async def log_out(request: Request) -> Response:
-        console.sessions.end(request.state.session)
+        await console.log_out(request.state.session)
         response = RedirectResponse(LOGIN, 303)
         cookies.clear_session_cookie(response)
         return response
