@@ -103,3 +103,29 @@ async def test_without_log_in_only_this_machine_is_named(
 async def test_with_log_in_any_name_leads_to_it(tmp_path: Path) -> None:
     status, _ = await ask(guard(tmp_path), "/healthz", {"host": "console.example"})
     assert status == 200
+
+
+@pytest.mark.parametrize("announces", [True, False])
+@pytest.mark.parametrize(("path", "limit"), [("/login", 64 * 1024), ("/api/v1/session", 64 * 1024)])
+@on_loop
+async def test_bodies_of_log_ins_are_small(
+    tmp_path: Path, path: str, limit: int, announces: bool
+) -> None:
+    asked = guard(tmp_path)
+    for size, expected in ((limit, 200), (limit + 1, 413), (20 * limit, 413)):
+        headers = {"content-length": str(size)} if announces else {}
+        status, answer = await ask(asked, path, headers, method="POST", body=b"x" * size)
+        assert status == expected
+        if expected == 413:
+            assert answer.startswith(b"{" if "api" in path else b"<!doctype"), answer
+
+
+@on_loop
+async def test_no_body_is_larger_than_what_a_message_needs(tmp_path: Path) -> None:
+    opened = guard(tmp_path, login=False)
+    size = 8 * 1024 * 1024
+    for path in ("/api/v1/messages", "/topics"):
+        assert (await ask(opened, path, method="POST", body=b"x" * size))[0] == 200
+        assert (await ask(opened, path, method="POST", body=b"x" * (size + 1)))[0] == 413
+        announced = {"content-length": "9" * 30}
+        assert (await ask(opened, path, announced, method="POST"))[0] == 413

@@ -2,8 +2,9 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -16,6 +17,7 @@ from bolide.console.api.errors import answer_of
 from bolide.console.languages import Language, preferred_language
 from bolide.console.service import Console
 from bolide.console.web import cookies
+from bolide.console.web.body_limits import BoundedBody
 from bolide.errors import BolideError
 from bolide.operations.declaration import Role
 from bolide.remoting.address import is_loopback_host
@@ -67,16 +69,20 @@ class Guard:
         theme_of_request.set({"dark": True, "light": False}.get(given.get(cookies.THEME, "")))
         refusal = await self._refusal(scope, headers, given.get(cookies.SESSION))
         if refusal is None:
-            await self._serve(scope, receive, _with_headers(send))
+            app = BoundedBody(self._app, scope, headers).serve if scope["type"] == "http" else None
+            await self._serve(app or partial(self._app, scope), receive, _with_headers(send))
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 4401})
         else:
             await refusal(scope, receive, _with_headers(send))
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    @staticmethod
+    async def _serve(
+        app: Callable[[Receive, Send], Awaitable[None]], receive: Receive, send: Send
+    ) -> None:
         try:
-            await self._app(scope, receive, send)
+            await app(receive, send)
         except RuntimeError as error:
             # What Starlette makes of a browser that goes away before the answer.
             if str(error) != "No response returned.":
