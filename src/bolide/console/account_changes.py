@@ -29,11 +29,10 @@ class AccountChanges:
 
     async def set_role(self, session: Session, name: str, role: Role) -> None:
         self._require_admin(session)
-        before = self._accounts.find_known(name).role.label
-        await self._accounts.set_role(name, role)
+        before = await self._accounts.set_role(name, role)
         self._console.sessions.end_all_of(name)
         await self._record(
-            session, "set_role", name, before={"role": before}, after={"role": role.label}
+            session, "set_role", name, before={"role": before.label}, after={"role": role.label}
         )
 
     async def reset_password(self, session: Session, name: str) -> str:
@@ -46,10 +45,9 @@ class AccountChanges:
 
     async def delete(self, session: Session, name: str) -> None:
         self._require_admin(session)
-        before = self._accounts.find_known(name).role.label
-        await self._accounts.delete(name)
+        before = await self._accounts.delete(name)
         self._console.sessions.end_all_of(name)
-        await self._record(session, "delete", name, before={"role": before})
+        await self._record(session, "delete", name, before={"role": before.label})
 
     async def change_own_password(
         self, session: Session, current: str, new: str, address: str

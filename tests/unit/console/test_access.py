@@ -2,10 +2,14 @@
 
 import asyncio
 import stat
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bolide.console.access import accounts as accounts_module
 from bolide.console.access.accounts import Accounts, check_password
 from bolide.console.access.attempts import Attempts
 from bolide.console.access.sessions import Sessions
@@ -68,6 +72,62 @@ async def test_accounts_are_made_changed_and_deleted(tmp_path: Path) -> None:
     await accounts.delete("eve")
     with pytest.raises(NotFound, match="eve"):
         await accounts.delete("eve")
+
+
+@on_loop
+async def test_changes_side_by_side_do_not_undo_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a password is hashed, in a thread, others change the account."""
+    accounts = Accounts(tmp_path / "accounts.json")
+    await accounts.ensure_first(PASSWORD)
+    for name in ("eve", "adam", "cain"):
+        await accounts.create(name, Role.ADMIN)
+    password = await accounts.reset_password("cain")
+    is_hashing, may_go_on = threading.Event(), threading.Event()
+
+    def slowed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            is_hashing.set()
+            assert may_go_on.wait(10)
+            return function(*arguments)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("_hashed", "_matches"):
+            patch.setattr(accounts_module, name, slowed(getattr(accounts_module, name)))
+        slow = [
+            asyncio.create_task(accounts.set_password("eve", "a-new-one-99")),
+            asyncio.create_task(accounts.reset_password("adam")),
+            asyncio.create_task(accounts.create("seth", Role.VIEWER)),
+            asyncio.create_task(accounts.create("seth", Role.OPERATOR)),
+            asyncio.create_task(accounts.verify("cain", password)),
+        ]
+        await asyncio.to_thread(is_hashing.wait, 10)
+        await accounts.set_role("eve", Role.VIEWER)
+        await accounts.delete("adam")
+        await accounts.delete("cain")
+        may_go_on.set()
+        _, reset, *created, verified = await asyncio.gather(*slow, return_exceptions=True)
+    assert accounts.find_known("eve").role is Role.VIEWER
+    assert await accounts.verify("eve", "a-new-one-99") is not None
+    assert isinstance(reset, NotFound)
+    assert sum(isinstance(each, Conflict) for each in created) == 1
+    assert verified is None
+    assert [each.name for each in Accounts(tmp_path / "accounts.json").list()] == [
+        "admin",
+        "eve",
+        "seth",
+    ]
+    both = [accounts.set_role("seth", Role.ADMIN), accounts.set_role("admin", Role.VIEWER)]
+    await asyncio.gather(*both)
+    last = await asyncio.gather(
+        accounts.create("abel", Role.ADMIN),
+        accounts.delete("seth"),
+        return_exceptions=True,
+    )
+    assert isinstance(last[1], Conflict)
 
 
 @on_loop
