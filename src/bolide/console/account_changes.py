@@ -50,7 +50,7 @@ class AccountChanges:
         await self._record(session, "delete", name, before={"role": before.label})
 
     async def change_own_password(
-        self, session: Session, current: str, new: str, address: str
+        self, session: Session, current: str, new: str, address: str, *, by: str = "console"
     ) -> None:
         """Replace one's own password; the other sessions of the account end.
 
@@ -63,7 +63,7 @@ class AccountChanges:
             raise SessionEnded
         if session.is_of_cluster:
             raise Conflict("the password of a user of the cluster is changed at the cluster")
-        found = await self._console.login.check(session.user, current, address)
+        found = await self._console.check_password(session.user, current, address, by=by)
         if found.identity is not None:
             raise LoginFailed
         if new == current:

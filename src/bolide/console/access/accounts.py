@@ -16,6 +16,7 @@ from bolide.errors import ConfigError
 from bolide.operations.declaration import Role
 from bolide.operations.errors import BadInput, Conflict, NotFound
 from bolide.private_files import SECRET_MODE, create_file, make_directory
+from bolide.remoting.tasks import uninterrupted
 
 FIRST_ACCOUNT: Final = "admin"
 MIN_PASSWORD: Final = 10
@@ -172,6 +173,9 @@ class Accounts:
 
     async def _save(self, accounts: dict[str, _Stored]) -> None:
         """Use these accounts once they are on the disk; under the lock."""
+        await uninterrupted(self._write(accounts))
+
+    async def _write(self, accounts: dict[str, _Stored]) -> None:
         content = msgspec.json.format(msgspec.json.encode(accounts), indent=2)
         await asyncio.to_thread(_replace, self._file, content)
         self._accounts = accounts

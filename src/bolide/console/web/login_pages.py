@@ -107,7 +107,7 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
 
     @router.post("/logout")
     async def log_out(request: Request) -> Response:
-        await console.log_out(request.state.session)
+        await console.log_out(request.state.session, f"console {client_address(request)}")
         response = RedirectResponse(LOGIN, 303)
         cookies.clear_session_cookie(response)
         return response
