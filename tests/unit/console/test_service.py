@@ -10,6 +10,7 @@ from bolide.console.access.login import LoggedIn, LoginFailed, TooManyAttempts
 from bolide.console.service import Console
 from bolide.console.settings import ConsoleSettings
 from bolide.operations.audit_store import AuditUnavailable
+from bolide.operations.cluster import Identity
 from bolide.operations.declaration import Role
 from bolide.operations.door import AuditEntry
 from bolide.operations.errors import Conflict
@@ -110,6 +111,15 @@ async def test_log_ins_are_written_down(
         ("session.log_in", "user mallory", "api 10.0.0.3", True),
     ]
     assert PASSWORD not in repr(entries)
+
+
+def test_the_audit_log_tells_users_of_the_cluster_from_accounts(console: Console) -> None:
+    """Both may have the same name."""
+    keys = Identity(access_key="eve", secret_key=PASSWORD)
+    _, of_cluster = console.sessions.start("eve", Role.OPERATOR, identity=keys)
+    _, own = console.sessions.start("eve", Role.OPERATOR)
+    assert console._caller(own, "api 10.0.0.1").source == "api 10.0.0.1"
+    assert console._caller(of_cluster, "api 10.0.0.1").source == "api 10.0.0.1, user of the cluster"
 
 
 @on_loop
