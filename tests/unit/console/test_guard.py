@@ -11,6 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 from bolide.console.service import Console
 from bolide.console.settings import ConsoleSettings
 from bolide.console.web.guard import Guard
+from bolide.console.web.login_pages import own_path
 from tests.support.aio import on_loop
 
 
@@ -103,6 +104,26 @@ async def test_without_log_in_only_this_machine_is_named(
 async def test_with_log_in_any_name_leads_to_it(tmp_path: Path) -> None:
     status, _ = await ask(guard(tmp_path), "/healthz", {"host": "console.example"})
     assert status == 200
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "null", "\xff", "//evil", ""])
+@on_loop
+async def test_malformed_origins_are_foreign(tmp_path: Path, origin: str) -> None:
+    status, _ = await ask(guard(tmp_path), "/login", {"origin": origin}, method="POST")
+    assert status == 403
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["//[", "/\ud800", "/\t/evil.example", "/\n", "//evil", "/\\evil", "http://[", "", "topics"],
+)
+def test_a_target_that_is_no_path_is_the_dashboard(target: str) -> None:
+    assert own_path(target) == "/"
+
+
+def test_a_path_is_a_target() -> None:
+    for target in ("/topics/a%2Fb?tab=queues&search=[x]", "/consumers?search=订单"):
+        assert own_path(target) == target
 
 
 @pytest.mark.parametrize("announces", [True, False])

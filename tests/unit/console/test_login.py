@@ -87,6 +87,19 @@ async def test_the_broker_that_accepted_must_be_the_one_that_refuses(
         await make_login(answer).check(NAME, SECRET, "10.0.0.1")
 
 
+@pytest.mark.parametrize(
+    ("name", "secret"), [("\ud800", SECRET), (NAME, "\udfff"), ("x" * 257, "s"), ("x", "s" * 257)]
+)
+@on_loop
+async def test_what_no_name_can_be_is_not_even_hashed(
+    make_login: Callable[[Answer], Login], name: str, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Accounts, "verify", None)
+    login = make_login(lambda _, __: NAME)
+    with pytest.raises(LoginFailed):
+        await login.check(name, secret, "10.0.0.1")
+
+
 def _fail(error: BolideError) -> str:
     raise error
 

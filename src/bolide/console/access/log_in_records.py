@@ -59,7 +59,7 @@ class LogInRecords:
 
     async def failed(self, name: str, source: str, error: BolideError) -> None:
         """`name` is what somebody claims to be."""
-        shown, reason = one_line(name[:_MAX_NAME]), reason_of(error)
+        shown, reason = _shown(name), reason_of(error)
         text = "a log-in as %s failed, from %s: %s"
         if isinstance(error, (TooManyAttempts, LoginUnchecked)):
             text = "a log-in as %s was not tried or not decided, from %s: %s"
@@ -95,3 +95,8 @@ class LogInRecords:
             await self._audit.write(entry)
         except BolideError as failure:
             log.error("%s", failure)  # noqa: TRY400  one line
+
+
+def _shown(name: str) -> str:
+    """A name as anybody may have sent it: long, with line ends, with half a character."""
+    return one_line(name[:_MAX_NAME].encode(errors="replace").decode())

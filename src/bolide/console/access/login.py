@@ -3,6 +3,7 @@
 import secrets
 from dataclasses import dataclass
 from math import ceil
+from typing import Final
 
 from bolide.admin import AdminClient
 from bolide.console.access.accounts import Account, Accounts
@@ -19,6 +20,18 @@ from bolide.protocol.refusals import (
 )
 from bolide.remoting.errors import RemotingError
 from bolide.remoting.tls import ClientTls
+
+MAX_LENGTH: Final = 256
+"""Of names and of passwords."""
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be written: JSON and forms may bring half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class LoginFailed(OperationError):
@@ -66,6 +79,10 @@ class Login:
 
     async def check(self, name: str, password: str, address: str) -> LoggedIn:
         """Raises LoginFailed, LoginUnchecked or TooManyAttempts."""
+        if not (is_text(name) and is_text(password)):
+            raise LoginFailed
+        if len(name) > MAX_LENGTH or len(password) > MAX_LENGTH:
+            raise LoginFailed
         wait = self._attempts.wait(name, address)
         if wait > 0:
             raise TooManyAttempts(wait)

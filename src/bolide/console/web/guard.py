@@ -175,7 +175,12 @@ def _is_same_origin(headers: Mapping[str, str]) -> bool:
     if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         return False
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    except ValueError:  # half an address of IPv6, for example
+        return False
 
 
 def _basic(authorization: str) -> tuple[str, str]:

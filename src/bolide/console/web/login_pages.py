@@ -2,12 +2,11 @@
 
 from html import escape
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from bolide.console.access.login import LoginFailed, LoginUnchecked, TooManyAttempts
+from bolide.console.access.login import LoginFailed, LoginUnchecked, TooManyAttempts, is_text
 from bolide.console.account_changes import AccountChanges
 from bolide.console.api.routes import client_address
 from bolide.console.languages import Language, Translate, translator
@@ -123,9 +122,9 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
 
 def own_path(target: str) -> str:
     """A path of this site; anything else, which a link could have smuggled in, is the dashboard."""
-    parts = urlsplit(target)
-    is_own = not parts.scheme and not parts.netloc and target.startswith("/")
-    return target if is_own and not target.startswith(("//", "/\\")) else "/"
+    is_own = target.startswith("/") and not target.startswith(("//", "/\\"))
+    is_header = target.isprintable() and is_text(target)
+    return target if is_own and is_header else "/"
 
 
 def _login_page(
@@ -136,7 +135,7 @@ def _login_page(
     if wait:
         message = t("Too many attempts. Try again in {seconds} s.", seconds=wait)
     fields = (
-        _field("user", t("User name"), "text", "username", user)
+        _field("user", t("User name"), "text", "username", user if is_text(user) else "")
         + _field("password", t("Password"), "password", "current-password")
         + f'<input type="hidden" name="next" value="{escape(own_path(target))}">'
     )
