@@ -170,6 +170,9 @@ def test_failures_make_wait_longer_and_longer() -> None:
     for number in range(40):
         attempts.failed(f"name-{number}", "10.0.0.3")
     assert attempts.wait("another", "10.0.0.3") == 300
+    for _ in range(6):
+        attempts.failed("a name", "10.0.0.4")
+    assert attempts.wait("", "10.0.0.4") == 0  # of an address there may be more than of a name
     now = 2000.0
     assert attempts.wait("another", "10.0.0.3") == 0
 

@@ -88,7 +88,8 @@ async def test_the_broker_that_accepted_must_be_the_one_that_refuses(
 
 
 @pytest.mark.parametrize(
-    ("name", "secret"), [("\ud800", SECRET), (NAME, "\udfff"), ("x" * 257, "s"), ("x", "s" * 257)]
+    ("name", "secret"),
+    [("\ud800", SECRET), (NAME, "\udfff"), ("x" * 257, "s"), ("x", "s" * 257), ("", "s")],
 )
 @on_loop
 async def test_what_no_name_can_be_is_not_even_hashed(

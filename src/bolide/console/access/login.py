@@ -79,9 +79,7 @@ class Login:
 
     async def check(self, name: str, password: str, address: str) -> LoggedIn:
         """Raises LoginFailed, LoginUnchecked or TooManyAttempts."""
-        if not (is_text(name) and is_text(password)):
-            raise LoginFailed
-        if len(name) > MAX_LENGTH or len(password) > MAX_LENGTH:
+        if not all(is_text(each) and 0 < len(each) <= MAX_LENGTH for each in (name, password)):
             raise LoginFailed
         wait = self._attempts.wait(name, address)
         if wait > 0:
@@ -109,8 +107,6 @@ class Login:
         Raises:
             LoginUnchecked: it is not known whether it would be refused.
         """
-        if not name or not password:
-            return None
         identity = Identity(access_key=name, secret_key=password)
         accepted = await self._accepted(identity)
         if accepted is None:
