@@ -62,7 +62,7 @@ def session_router(console: Console) -> APIRouter:  # noqa: C901  one small func
     ) -> SessionView:
         """Log in; the answer sets the cookie of the session."""
         token, session = await console.log_in(user, password, client_address(request), by="api")
-        set_session_cookie(response, token, secure=request.url.scheme == "https")
+        set_session_cookie(response, token, request.scope)
         return session_view(session)
 
     @router.get("/session")
@@ -74,7 +74,7 @@ def session_router(console: Console) -> APIRouter:  # noqa: C901  one small func
     async def log_out(request: Request, response: Response) -> None:
         """Log out: the session ends in all tabs."""
         await console.log_out(own(request), f"api {client_address(request)}")
-        clear_session_cookie(response)
+        clear_session_cookie(response, request.scope)
 
     @router.put("/session/password", status_code=204)
     async def change_password(

@@ -67,7 +67,7 @@ class Guard:
             preferred_language(given.get(cookies.LANGUAGE), headers.get("accept-language", ""))
         )
         theme_of_request.set({"dark": True, "light": False}.get(given.get(cookies.THEME, "")))
-        refusal = await self._refusal(scope, headers, given.get(cookies.SESSION))
+        refusal = await self._refusal(scope, headers, given.get(cookies.session_cookie(scope)))
         if refusal is None:
             app = BoundedBody(self._app, scope, headers).serve if scope["type"] == "http" else None
             await self._serve(app or partial(self._app, scope), receive, _with_headers(send))

@@ -74,7 +74,7 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
         if request.state.session is not None:
             console.sessions.end(request.state.session)
         response = RedirectResponse(PASSWORD if session.must_change else own_path(next), 303)
-        cookies.set_session_cookie(response, token, secure=request.url.scheme == "https")
+        cookies.set_session_cookie(response, token, request.scope)
         return response
 
     @router.get(PASSWORD)
@@ -108,7 +108,7 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
     async def log_out(request: Request) -> Response:
         await console.log_out(request.state.session, f"console {client_address(request)}")
         response = RedirectResponse(LOGIN, 303)
-        cookies.clear_session_cookie(response)
+        cookies.clear_session_cookie(response, request.scope)
         return response
 
     @router.get("/language/{language}")

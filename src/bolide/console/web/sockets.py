@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from nicegui import Client, core
 
 from bolide.console.access.sessions import Session, Sessions
-from bolide.console.web.cookies import SESSION, read_cookies
+from bolide.console.web.cookies import read_cookies, session_cookie
 from bolide.console.web.guard import LOGIN
 
 _BY_THEMSELVES = {"update:pagination", "update:fullscreen"}
@@ -49,7 +49,9 @@ def _is_own(client_id: object, environ: dict[str, Any], sessions: Sessions, *, l
     if session is None or not session.is_valid:
         return False
     cookies = read_cookies(environ.get("HTTP_COOKIE", ""))
-    return not login or sessions.find(cookies.get(SESSION)) is session
+    if not login:
+        return True
+    return sessions.find(cookies.get(session_cookie(environ["asgi.scope"]))) is session
 
 
 def _checked_connect(handler: Callable[..., Any], sessions: Sessions, *, login: bool) -> Any:
