@@ -117,7 +117,7 @@ class Guard:
 
     def _refusal_of_foreign(self, headers: Mapping[str, str], *, is_safe: bool) -> Response | None:
         """The answer to what the page of another site asks for."""
-        if self._anonymous and not is_loopback_host(_host_name(headers.get("host", ""))):
+        if self._anonymous and not is_loopback_host(host_name(headers.get("host", ""))):
             # A name that was made to lead to this machine is of the same origin for a browser.
             message = "without log-in the console is reached as 127.0.0.1 or localhost only"
             return JSONResponse({"error": "ForeignHost", "message": message}, 403)
@@ -138,7 +138,7 @@ class Guard:
         return session
 
 
-def _host_name(host: str) -> str:
+def host_name(host: str) -> str:
     """The host of a `Host` header, without its port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]

@@ -12,10 +12,17 @@ from bolide.console.api.routes import client_address
 from bolide.console.languages import Language, Translate, translator
 from bolide.console.service import Console
 from bolide.console.web import cookies
-from bolide.console.web.guard import LOGIN, PASSWORD, language_of_request, theme_of_request
+from bolide.console.web.guard import (
+    LOGIN,
+    PASSWORD,
+    host_name,
+    language_of_request,
+    theme_of_request,
+)
 from bolide.errors import BolideError
 from bolide.operations.errors import BadInput
 from bolide.operations.views import reason_of
+from bolide.remoting.address import is_loopback_host
 from bolide.version import __version__
 
 _PAGE = """<!doctype html>
@@ -49,11 +56,14 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
     router = APIRouter(include_in_schema=False)
     changes = AccountChanges(console)
 
+    def note_for(request: Request) -> str:
+        return console.settings.name_servers if _is_of_this_machine(request) else ""
+
     @router.get(LOGIN)
     async def show_login(request: Request, next: str = "/") -> Response:  # noqa: A002  its name in the URL
         if request.state.session is not None:
             return RedirectResponse(own_path(next), 303)
-        return _login_page(console, next)
+        return _login_page(note_for(request), next)
 
     @router.post(LOGIN)
     async def log_in(
@@ -65,12 +75,14 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
         try:
             token, session = await console.log_in(user, password, client_address(request))
         except LoginFailed:
-            return _login_page(console, next, user, error="The name or the password is wrong.")
+            return _login_page(
+                console, request, next, user, error="The name or the password is wrong."
+            )
         except TooManyAttempts as error:
-            return _login_page(console, next, user, wait=error.seconds)
+            return _login_page(note_for(request), next, user, wait=error.seconds)
         except LoginUnchecked:
             error_text = "The cluster cannot check the password now. Try again in a moment."
-            return _login_page(console, next, user, error=error_text, status=503)
+            return _login_page(note_for(request), next, user, error=error_text, status=503)
         if request.state.session is not None:
             console.sessions.end(request.state.session)
         response = RedirectResponse(PASSWORD if session.must_change else own_path(next), 303)
@@ -128,7 +140,7 @@ def own_path(target: str) -> str:
 
 
 def _login_page(
-    console: Console, target: str, user: str = "", error: str = "", wait: int = 0, status: int = 401
+    note: str, target: str, user: str = "", error: str = "", wait: int = 0, status: int = 401
 ) -> HTMLResponse:
     t = translator(language_of_request.get())
     message = t(error) if error else ""
@@ -140,8 +152,13 @@ def _login_page(
         + f'<input type="hidden" name="next" value="{escape(own_path(target))}">'
     )
     status = 429 if wait else status if error else 200
-    note = console.settings.name_servers
     return _page(t, LOGIN, t("Log in"), t("Bolide console"), note, message, fields, status)
+
+
+def _is_of_this_machine(request: Request) -> bool:
+    """Whether the browser is here; one behind a proxy on this machine asked for another host."""
+    asked = host_name(request.headers.get("host", ""))
+    return is_loopback_host(client_address(request)) and is_loopback_host(asked)
 
 
 def _password_page(error: str = "", *, is_first: bool) -> HTMLResponse:
