@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -26,9 +25,9 @@ async def _application(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"%d" % size})
 
 
-def guard(tmp_path: Path, **settings: Any) -> Guard:
-    given = {"name_servers": "127.0.0.1:1", "data": tmp_path} | settings
-    return Guard(_application, Console(ConsoleSettings(**given)))
+def guard(tmp_path: Path, *, login: bool = True) -> Guard:
+    settings = ConsoleSettings(name_servers="127.0.0.1:1", data=tmp_path, login=login)
+    return Guard(_application, Console(settings))
 
 
 async def ask(
@@ -67,7 +66,7 @@ async def ask(
         sent.append(message)
 
     await asked(scope, receive, send)
-    status = sent[0].get("status") or sent[0].get("code")
+    status: int = sent[0].get("status") or sent[0]["code"]
     return status, b"".join(message.get("body", b"") for message in sent)
 
 

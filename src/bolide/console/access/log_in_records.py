@@ -7,7 +7,7 @@ changes in it.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 
 from bolide.console.access.login import LoginUnchecked, TooManyAttempts
@@ -63,7 +63,7 @@ class LogInRecords:
         text = "a log-in as %s failed, from %s: %s"
         if isinstance(error, (TooManyAttempts, LoginUnchecked)):
             text = "a log-in as %s was not tried or not decided, from %s: %s"
-        self._warnings.warning(type(error), text, shown, one_line(source), reason)
+        self._warnings.warning(type(error).__name__, text, shown, one_line(source), reason)
         now = self._clock()
         if now - self._window_began >= _HOUR:
             self._window_began, self._written = now, 0
@@ -82,7 +82,7 @@ class LogInRecords:
         role: Role,
         source: str,
         error: str = "",
-        arguments: dict[str, object] | None = None,
+        arguments: Mapping[str, object] | None = None,
     ) -> None:
         entry = AuditEntry(
             caller=Caller(name=name, role=role, source=source),

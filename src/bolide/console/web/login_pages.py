@@ -76,7 +76,7 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
             token, session = await console.log_in(user, password, client_address(request))
         except LoginFailed:
             return _login_page(
-                console, request, next, user, error="The name or the password is wrong."
+                note_for(request), next, user, error="The name or the password is wrong."
             )
         except TooManyAttempts as error:
             return _login_page(note_for(request), next, user, wait=error.seconds)
