@@ -4,6 +4,7 @@ The umask can only make them tighter.
 """
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -41,6 +42,20 @@ def create_new_file(path: Path, mode: int = FILE_MODE) -> BinaryIO:
         FileExistsError: somebody has made it, or a symbolic link of that name.
     """
     return open(path, "xb", opener=_opener(os.O_NOFOLLOW, mode))
+
+
+def ensure_secret_file(path: Path) -> None:
+    """Create an empty file for its owner only; an existing one is closed to others.
+
+    A symbolic link is not followed.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, SECRET_MODE)
+    try:
+        mode = stat.S_IMODE(os.fstat(file).st_mode)
+        if mode & ~SECRET_MODE:
+            os.fchmod(file, mode & SECRET_MODE)
+    finally:
+        os.close(file)
 
 
 def _opener(more_flags: int, mode: int) -> Callable[[str, int], int]:

@@ -2,13 +2,16 @@
 
 import asyncio
 import re
+from pathlib import Path
 
+import aiohttp
 import httpx
 import pytest
 import socketio
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import PASSWORD, Site, in_thread, log_in, watched_page
+from tests.browser.conftest import BROKER, PASSWORD, Site, in_thread, log_in, watched_page
+from tests.browser.site import serve_console
 
 
 def test_anonymous_users_get_the_login_page_and_401(site: Site, browser: Browser) -> None:
@@ -69,6 +72,38 @@ def test_logging_out_ends_every_tab(browser: Browser, site: Site) -> None:
     context.close()
 
 
+def test_a_page_that_is_only_open_ends_with_its_session(
+    browser: Browser, site: Site, tmp_path: Path
+) -> None:
+    """Live figures are no use of it: acknowledgements of a socket and timers come all the time."""
+    with serve_console(site.name_server, site.broker, tmp_path, "--idle-minutes", "0.1") as idle:
+        context = browser.new_context(base_url=idle.url)
+        page = context.new_page()
+        log_in(page, idle.url)
+        page.goto("/cluster")
+        expect(page.get_by_role("link", name=BROKER).first).to_be_visible()
+        expect(page).to_have_url(re.compile("/login"), timeout=25_000)
+        context.close()
+
+
+def test_without_log_in_only_this_machine_gets_in_and_nobody_out(
+    browser: Browser, site: Site, tmp_path: Path
+) -> None:
+    with serve_console(site.name_server, site.broker, tmp_path, "--no-login") as opened:
+        with httpx.Client(base_url=opened.url, trust_env=False) as client:
+            rebound = {"Host": "evil.example:9877"}
+            assert client.get("/api/v1/topics", headers=rebound).status_code == 403
+            assert client.post("/logout").status_code == 409
+            assert client.delete("/api/v1/session").status_code == 409
+            assert client.get("/api/v1/topics").status_code == 200
+        with watched_page(browser, opened, None) as page:
+            page.goto("/cluster")
+            expect(page.get_by_role("link", name=BROKER).first).to_be_visible()
+            page.get_by_role("button", name="Account").click()
+            expect(page.get_by_text("HTTP API")).to_be_visible()
+            expect(page.get_by_text("Log out")).to_have_count(0)
+
+
 def test_a_socket_without_the_session_of_its_page_is_refused(page: Page, site: Site) -> None:
     page.goto("/account")
     expect(page.get_by_role("button", name="New account")).to_be_visible()
@@ -81,7 +116,14 @@ def test_a_socket_without_the_session_of_its_page_is_refused(page: Page, site: S
 
 
 async def _connects(url: str, headers: dict[str, str], client_id: str) -> bool:
-    client = socketio.AsyncClient(reconnection=False)
+    async with aiohttp.ClientSession() as http:  # a client that is refused leaves its own open
+        return await _connects_by(http, url, headers, client_id)
+
+
+async def _connects_by(
+    http: aiohttp.ClientSession, url: str, headers: dict[str, str], client_id: str
+) -> bool:
+    client = socketio.AsyncClient(reconnection=False, http_session=http)
     query = f"client_id={client_id}&implicit_handshake=false&next_message_id=0"
     try:
         async with asyncio.timeout(10):

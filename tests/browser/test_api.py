@@ -62,6 +62,44 @@ def test_failed_log_ins_have_to_wait(site: Site) -> None:
         assert api.get("/session").status_code == 200  # others are not locked out
 
 
+def test_malformed_requests_of_anybody_are_answered(site: Site) -> None:
+    kinds = {
+        "json": {"Content-Type": "application/json"},
+        "form": {"Content-Type": "application/x-www-form-urlencoded"},
+    }
+    half = b'{"user": "\\ud800", "password": "\\udfff"}'
+    form = {"user": "x" * 5000, "password": "y" * 5000, "next": "//["}
+    tiny = b"x" * 70_000
+    encoded = "multipart/form-data; boundary=b; charset=unicode_escape"
+    part = b'--b\r\nContent-Disposition: form-data; name="user"\r\n\r\n\\ud800\r\n--b--\r\n'
+    asked: list[tuple[str, str, dict[str, Any], int]] = [
+        ("GET", "/login?next=//[", {}, 200),
+        ("GET", "/language/en-US?next=http://[", {}, 303),
+        ("GET", "/static/%00", {}, 404),
+        ("GET", "/static/" + "x" * 5000, {}, 404),
+        ("GET", "/topics/%ff%00?search=%ff", {}, 303),
+        ("GET", "/api/v1/topics", {"headers": {"Authorization": "Basic /w=="}}, 401),
+        ("GET", "/topics", {"headers": {"Accept-Language": "zh;q=x, en;q=", "Cookie": "a"}}, 303),
+        ("POST", "/login", {"headers": {"Origin": "http://["}}, 403),
+        ("POST", "/login", {"data": form}, 401),
+        ("POST", "/login", {"content": part, "headers": {"Content-Type": encoded}}, 401),
+        ("POST", "/login", {"content": tiny}, 413),
+        ("POST", "/login", {"content": iter([tiny]), "headers": kinds["form"]}, 413),
+        ("POST", "/api/v1/session", {"content": half, "headers": kinds["json"]}, 401),
+        ("POST", "/api/v1/session", {"content": b"[" * 60_000, "headers": kinds["json"]}, 400),
+        ("POST", "/api/v1/session", {"json": {"user": "x" * 5000, "password": "y"}}, 401),
+        ("POST", "/api/v1/session", {"content": iter([tiny]), "headers": kinds["json"]}, 413),
+    ]
+    with httpx.Client(base_url=site.url, trust_env=False) as client:
+        found = [client.request(method, path, **given) for method, path, given, _ in asked]
+    pairs = zip(asked, found, strict=True)
+    assert [
+        (method, path[:40], status, answer.status_code, answer.text[:200])
+        for (method, path, _, status), answer in pairs
+        if answer.status_code != status
+    ] == []
+
+
 def test_a_viewer_changes_nothing(site: Site, viewer: str) -> None:
     with site.api("onlooker", viewer) as api:
         assert api.get("/topics").status_code == 200

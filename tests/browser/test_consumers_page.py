@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
@@ -105,6 +107,40 @@ def _delete_it(page: Page, site: Site) -> None:
     expect(page).to_have_url(re.compile(r"/consumers$"))
     configs = site.ask(lambda admin: admin.groups.configs(site.broker))
     assert GROUP not in configs.subscription_group_table
+
+
+def test_the_name_of_a_client_is_shown_and_not_obeyed(page: Page, site: Site) -> None:
+    """A backslash at its end would let the words in it become properties of the dialog."""
+    _make_topic(site)
+    name = "innerHTML='<b/class=obeyed>' title=obeyed \\"
+
+    async def ignore(_: StoredMessage) -> None:
+        pass
+
+    async def look() -> None:
+        consumer = PushConsumer("invoice-hackers", name_server=site.name_server, instance_name=name)
+        await consumer.subscribe(TOPIC, "*", ignore)
+        async with consumer:
+            await asyncio.to_thread(joined.set)
+            await asyncio.to_thread(seen.wait, 60)
+
+    joined, seen = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(lambda: asyncio.run(look()))
+        try:
+            assert joined.wait(20)
+            page.goto("/consumers/invoice-hackers?tab=clients")
+            for button in ("Details", "Stack"):
+                page.get_by_role("button", name=f"{button} ").click()
+                dialog = page.get_by_role("dialog")
+                expect(dialog.locator(".dialog-title")).to_contain_text(name)
+                expect(dialog).to_have_attribute("aria-label", re.compile(re.escape(name)))
+                expect(page.locator(".obeyed, [title=obeyed]")).to_have_count(0)
+                dialog.get_by_role("button", name=re.compile("Close|Cancel")).first.click()
+                expect(dialog).to_have_count(0)
+        finally:
+            seen.set()
+        running.result(20)
 
 
 def test_groups_are_found_and_their_pages_are_accessible(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.private_files import SECRET_MODE, create_file, make_directory
+from bolide.private_files import SECRET_MODE, create_file, ensure_secret_file, make_directory
 
 
 def mode_of(path: Path) -> int:
@@ -39,6 +39,21 @@ def test_a_file_is_closed_to_other_users(tmp_path: Path) -> None:
         secret.write(b"y")
     assert (mode_of(tmp_path / "f"), mode_of(tmp_path / "s")) == (0o640, 0o600)
     assert (tmp_path / "f").read_bytes() == b"x"
+
+
+def test_a_secret_file_is_closed_to_others_even_if_it_was_not(tmp_path: Path) -> None:
+    for name in ("new", "old", "tight"):
+        path = tmp_path / name
+        if name != "new":
+            path.write_bytes(b"x")
+            path.chmod(0o644 if name == "old" else 0o400)
+        if name != "tight" or os.geteuid() == 0:
+            ensure_secret_file(path)
+        assert mode_of(path) == (0o400 if name == "tight" else 0o600)
+    assert (tmp_path / "old").read_bytes() == b"x"
+    (tmp_path / "link").symlink_to(tmp_path / "old")
+    with pytest.raises(OSError, match="link"):
+        ensure_secret_file(tmp_path / "link")
 
 
 def test_the_umask_makes_a_file_tighter(tmp_path: Path) -> None:

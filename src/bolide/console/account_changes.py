@@ -29,11 +29,10 @@ class AccountChanges:
 
     async def set_role(self, session: Session, name: str, role: Role) -> None:
         self._require_admin(session)
-        before = self._accounts.find_known(name).role.label
-        await self._accounts.set_role(name, role)
+        before = await self._accounts.set_role(name, role)
         self._console.sessions.end_all_of(name)
         await self._record(
-            session, "set_role", name, before={"role": before}, after={"role": role.label}
+            session, "set_role", name, before={"role": before.label}, after={"role": role.label}
         )
 
     async def reset_password(self, session: Session, name: str) -> str:
@@ -46,13 +45,12 @@ class AccountChanges:
 
     async def delete(self, session: Session, name: str) -> None:
         self._require_admin(session)
-        before = self._accounts.find_known(name).role.label
-        await self._accounts.delete(name)
+        before = await self._accounts.delete(name)
         self._console.sessions.end_all_of(name)
-        await self._record(session, "delete", name, before={"role": before})
+        await self._record(session, "delete", name, before={"role": before.label})
 
     async def change_own_password(
-        self, session: Session, current: str, new: str, address: str
+        self, session: Session, current: str, new: str, address: str, *, by: str = "console"
     ) -> None:
         """Replace one's own password; the other sessions of the account end.
 
@@ -65,7 +63,7 @@ class AccountChanges:
             raise SessionEnded
         if session.is_of_cluster:
             raise Conflict("the password of a user of the cluster is changed at the cluster")
-        found = await self._console.login.check(session.user, current, address)
+        found = await self._console.check_password(session.user, current, address, by=by)
         if found.identity is not None:
             raise LoginFailed
         if new == current:

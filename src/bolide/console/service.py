@@ -11,15 +11,17 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from bolide.admin import AdminClient
 from bolide.console.access.accounts import Accounts
-from bolide.console.access.login import Login
+from bolide.console.access.log_in_records import LogInRecords
+from bolide.console.access.login import LoggedIn, Login
 from bolide.console.access.sessions import Session, Sessions
 from bolide.console.connections import Connections
 from bolide.console.settings import ConsoleSettings
+from bolide.errors import BolideError
 from bolide.operations.audit_store import AuditStore
 from bolide.operations.cluster import Cluster, Identity
 from bolide.operations.declaration import Operation
 from bolide.operations.door import Caller, Door
-from bolide.operations.errors import OperationError
+from bolide.operations.errors import Conflict, OperationError
 from bolide.operations.history import History
 from bolide.operations.jobs import JOBS
 from bolide.operations.servers.connection import own_connections
@@ -60,6 +62,7 @@ class Console:
         self._stack = AsyncExitStack()
         self._clusters: dict[Identity, Cluster] = {}
         self._by_password: dict[bytes, Session] = {}
+        self._logging_in: dict[bytes, asyncio.Task[Session]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._history: History | None = None
         self.connections = Connections(settings, self._clusters.values, self.login)
@@ -70,6 +73,7 @@ class Console:
             AuditStore(self.settings.data / "audit.sqlite")
         )
         self.door = Door(self.audit)
+        self._records = LogInRecords(self.audit)
         await self.connections.restore()
         own_connections(self.connections)
         own = await self._connect(self.settings.identity)
@@ -92,9 +96,10 @@ class Console:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._logging_in.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await JOBS.close()
         await end_drains()
         own_connections(None)
@@ -114,20 +119,44 @@ class Console:
                 self._clusters[identity] = connected
         return self._clusters[identity]
 
-    async def log_in(self, name: str, password: str, address: str) -> tuple[str, Session]:
+    async def log_in(
+        self, name: str, password: str, address: str, *, by: str = "console"
+    ) -> tuple[str, Session]:
         """Returns the token for the cookie, and the session.
+
+        Args:
+            name: of an account of the console, or of a user of the cluster.
+            password: or secret key.
+            address: of the client.
+            by: console or api, for the audit log.
 
         Raises:
             LoginFailed: name or password are wrong.
+            LoginUnchecked: it cannot be checked now.
             TooManyAttempts: it is not even tried.
         """
-        found = await self.login.check(name, password, address)
-        token, session = self.sessions.start(
-            found.user, found.role, identity=found.identity, must_change=found.must_change
-        )
-        if found.identity is not None:
-            session.on_end.add(partial(self._release, found.identity))
+        token, session = await self._start(name, password, address, by)
+        await self._records.logged_in(session, source_of(session, f"{by} {address}"))
         return token, session
+
+    async def check_password(self, name: str, password: str, address: str, *, by: str) -> LoggedIn:
+        """Who somebody is; a failure is written down. Raises what `log_in` does."""
+        try:
+            return await self.login.check(name, password, address)
+        except BolideError as error:
+            await self._records.failed(name, f"{by} {address}", error)
+            raise
+
+    async def log_out(self, session: Session, source: str) -> None:
+        """End a session in all its tabs.
+
+        Raises:
+            Conflict: it is that of everybody, for a console without log-in.
+        """
+        if session.is_endless:
+            raise Conflict("this console has no log-in, so nobody can log out")
+        self.sessions.end(session)
+        await self._records.logged_out(session, source_of(session, source))
 
     async def session_of_password(self, name: str, password: str, address: str) -> Session:
         """The session of a program that sends name and password with every request.
@@ -136,12 +165,37 @@ class Console:
         """
         key = hashlib.sha256(f"{address}\0{name}\0{password}".encode()).digest()
         session = self._by_password.get(key)
-        if session is None or not session.is_valid:
-            _, session = await self.log_in(name, password, address)
-            session.expires = min(session.expires, time() + _KEEP_PASSWORD)
-            self._by_password[key] = session
-            session.on_end.add(partial(self._forget_password, key))
+        if session is not None and session.is_valid:
+            return session
+        # Requests side by side share one log-in: each costs a hash, and counts as an attempt.
+        task = self._logging_in.get(key)
+        if task is None:
+            task = asyncio.create_task(self._log_in_program(key, name, password, address))
+            self._logging_in[key] = task
+            task.add_done_callback(lambda done: self._logged_in(key, done))
+        return await asyncio.shield(task)
+
+    async def _log_in_program(self, key: bytes, name: str, password: str, address: str) -> Session:
+        _, session = await self._start(name, password, address, "api")
+        await self._records.program_logged_in(session, source_of(session, f"api {address}"))
+        session.expires = min(session.expires, time() + _KEEP_PASSWORD)
+        self._by_password[key] = session
+        session.on_end.add(partial(self._forget_password, key))
         return session
+
+    async def _start(self, name: str, password: str, address: str, by: str) -> tuple[str, Session]:
+        found = await self.check_password(name, password, address, by=by)
+        token, session = self.sessions.start(
+            found.user, found.role, identity=found.identity, must_change=found.must_change
+        )
+        if found.identity is not None:
+            session.on_end.add(partial(self._release, found.identity))
+        return token, session
+
+    def _logged_in(self, key: bytes, done: asyncio.Task[Session]) -> None:
+        del self._logging_in[key]
+        if not done.cancelled():
+            done.exception()  # whoever asked may be gone
 
     async def run(
         self,
@@ -176,7 +230,7 @@ class Console:
 
     def _caller(self, session: Session, source: str) -> Caller:
         require_valid(session)
-        return Caller(name=session.user, role=session.role, source=source)
+        return Caller(name=session.user, role=session.role, source=source_of(session, source))
 
     async def _connect(self, identity: Identity) -> Cluster:
         admin = AdminClient(
@@ -210,6 +264,11 @@ class Console:
             closing = asyncio.ensure_future(cluster.admin.__aexit__(None, None, None))
             self._tasks.add(closing)
             closing.add_done_callback(self._tasks.discard)
+
+
+def source_of(session: Session, source: str) -> str:
+    """Where a change comes from, for the audit log: names of the cluster are no accounts here."""
+    return f"{source}, user of the cluster" if session.is_of_cluster else source
 
 
 def require_valid(session: Session) -> None:

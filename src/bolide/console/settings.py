@@ -27,7 +27,7 @@ class ConsoleSettings:
     """Serve HTTPS with this certificate."""
     certificate_key: Path | None = None
     login: bool = True
-    """Off for tests of one's own and for a proxy that does it; only on loopback."""
+    """Off for tests of one's own; only on loopback, and reached by that address."""
     first_password: str | None = field(default=None, repr=False)
     session_hours: float = 12.0
     idle_minutes: float = 120.0

@@ -64,7 +64,8 @@ class AuditedChange:
     user: str
     """Empty if nobody signed the request."""
     source: str
-    """console, api or mcp, with the address; for brokers the address of the peer."""
+    """console, api or mcp, with the address, and whether it is a user of the cluster; for brokers
+    the address of the peer."""
     operation: str
     """Such as topics.update_topic; for brokers the name of the request."""
     target: str

@@ -8,7 +8,6 @@ number or by bytes.
 
 import asyncio
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from bolide.operations.declaration import Role
 from bolide.operations.door import AuditEntry, Caller, plain
 from bolide.operations.errors import OperationError
 from bolide.operations.views import reason_of
-from bolide.private_files import SECRET_MODE, make_directory
+from bolide.private_files import ensure_secret_file, make_directory
 
 T = TypeVar("T")
 
@@ -173,7 +172,7 @@ class AuditStore:
 
     def _open(self) -> None:
         make_directory(self._path.parent)
-        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, SECRET_MODE))
+        ensure_secret_file(self._path)
         connection = sqlite3.connect(
             self._path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
         )

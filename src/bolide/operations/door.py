@@ -31,7 +31,8 @@ class Caller:
     name: str
     role: Role
     source: str
-    """console, api or mcp, with the address of the client if it has one."""
+    """console, api or mcp, with the address of the client if it has one, and whether the name is
+    that of a user of the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,14 @@
 
 import asyncio
 import stat
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bolide.console.access import accounts as accounts_module
 from bolide.console.access.accounts import Accounts, check_password
 from bolide.console.access.attempts import Attempts
 from bolide.console.access.sessions import Sessions
@@ -71,6 +75,62 @@ async def test_accounts_are_made_changed_and_deleted(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_changes_side_by_side_do_not_undo_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a password is hashed, in a thread, others change the account."""
+    accounts = Accounts(tmp_path / "accounts.json")
+    await accounts.ensure_first(PASSWORD)
+    for name in ("eve", "adam", "cain"):
+        await accounts.create(name, Role.ADMIN)
+    password = await accounts.reset_password("cain")
+    is_hashing, may_go_on = threading.Event(), threading.Event()
+
+    def slowed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            is_hashing.set()
+            assert may_go_on.wait(10)
+            return function(*arguments)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("_hashed", "_matches"):
+            patch.setattr(accounts_module, name, slowed(getattr(accounts_module, name)))
+        slow = [
+            asyncio.create_task(accounts.set_password("eve", "a-new-one-99")),
+            asyncio.create_task(accounts.reset_password("adam")),
+            asyncio.create_task(accounts.create("seth", Role.VIEWER)),
+            asyncio.create_task(accounts.create("seth", Role.OPERATOR)),
+            asyncio.create_task(accounts.verify("cain", password)),
+        ]
+        await asyncio.to_thread(is_hashing.wait, 10)
+        await accounts.set_role("eve", Role.VIEWER)
+        await accounts.delete("adam")
+        await accounts.delete("cain")
+        may_go_on.set()
+        _, reset, *created, verified = await asyncio.gather(*slow, return_exceptions=True)
+    assert accounts.find_known("eve").role is Role.VIEWER
+    assert await accounts.verify("eve", "a-new-one-99") is not None
+    assert isinstance(reset, NotFound)
+    assert sum(isinstance(each, Conflict) for each in created) == 1
+    assert verified is None
+    assert [each.name for each in Accounts(tmp_path / "accounts.json").list()] == [
+        "admin",
+        "eve",
+        "seth",
+    ]
+    both = [accounts.set_role("seth", Role.ADMIN), accounts.set_role("admin", Role.VIEWER)]
+    await asyncio.gather(*both)
+    last = await asyncio.gather(
+        accounts.create("abel", Role.ADMIN),
+        accounts.delete("seth"),
+        return_exceptions=True,
+    )
+    assert isinstance(last[1], Conflict)
+
+
+@on_loop
 async def test_the_last_admin_stays(tmp_path: Path) -> None:
     accounts = Accounts(tmp_path / "accounts.json")
     await accounts.ensure_first(PASSWORD)
@@ -110,8 +170,28 @@ def test_failures_make_wait_longer_and_longer() -> None:
     for number in range(40):
         attempts.failed(f"name-{number}", "10.0.0.3")
     assert attempts.wait("another", "10.0.0.3") == 300
+    for _ in range(6):
+        attempts.failed("a name", "10.0.0.4")
+    assert attempts.wait("", "10.0.0.4") == 0  # of an address there may be more than of a name
     now = 2000.0
     assert attempts.wait("another", "10.0.0.3") == 0
+
+
+def test_log_ins_that_succeed_do_not_make_their_address_wait() -> None:
+    """Behind a proxy all have one address; attempts are counted before they are made."""
+    attempts = Attempts(lambda: 0.0)
+    for number in range(100):
+        attempts.failed(f"name-{number}", "10.0.0.1")
+        attempts.succeeded(f"name-{number}", "10.0.0.1")
+    assert attempts.wait("another", "10.0.0.1") == 0
+    for number in range(29):
+        attempts.failed(f"guess-{number}", "10.0.0.1")
+    for _ in range(5):  # one's own account is no way to guess on at others
+        assert attempts.wait("own", "10.0.0.1") == 0
+        attempts.failed("own", "10.0.0.1")
+        attempts.succeeded("own", "10.0.0.1")
+    attempts.failed("guess", "10.0.0.1")
+    assert attempts.wait("own", "10.0.0.1") > 0
 
 
 def test_sessions_end_by_log_out_expiry_and_idleness() -> None:
@@ -130,6 +210,13 @@ def test_sessions_end_by_log_out_expiry_and_idleness() -> None:
     token, session = sessions.start("eve", Role.VIEWER)
     session.expires -= 3601
     assert sessions.find(token) is None
+
+
+def test_the_session_of_everybody_goes_on() -> None:
+    sessions = Sessions(lifetime=3600, idle_limit=600)
+    everybody = sessions.endless("everybody", Role.ADMIN)
+    sessions.end(everybody)
+    assert everybody.is_valid
 
 
 @on_loop

@@ -16,6 +16,7 @@ from bolide.errors import ConfigError
 from bolide.operations.declaration import Role
 from bolide.operations.errors import BadInput, Conflict, NotFound
 from bolide.private_files import SECRET_MODE, create_file, make_directory
+from bolide.remoting.tasks import uninterrupted
 
 FIRST_ACCOUNT: Final = "admin"
 MIN_PASSWORD: Final = 10
@@ -44,7 +45,11 @@ class Account:
 
 
 class Accounts:
-    """Reads and changes the accounts; passwords are hashed off the event loop."""
+    """Reads and changes the accounts; passwords are hashed off the event loop.
+
+    Passwords are hashed first, which takes a while. Then, under the lock, the account is looked at
+    and changed, so that what was changed meanwhile stays.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -67,7 +72,15 @@ class Accounts:
         if given is not None:
             check_password(given)
         password = given or secrets.token_urlsafe(12)
-        await self._put(FIRST_ACCOUNT, Role.ADMIN, password, must_change=given is None, unused=True)
+        hashed = await asyncio.to_thread(_hashed, password)
+        async with self._lock:
+            account = _Stored(
+                role=Role.ADMIN.label,
+                password=hashed,
+                must_change=given is None,
+                is_unused=True,
+            )
+            await self._save(self._accounts | {FIRST_ACCOUNT: account})
         return None if given else password
 
     def list(self) -> list[Account]:
@@ -85,11 +98,13 @@ class Accounts:
         is_right = await asyncio.to_thread(_matches, password[:_MAX_PASSWORD], expected)
         if stored is None or not is_right:
             return None
-        if stored.is_unused:
-            async with self._lock:
-                stored.is_unused = False
-                await self._save()
-        return self.find_known(name)
+        async with self._lock:
+            now = self._accounts.get(name)
+            if now is None or now.password != expected:
+                return None  # deleted, or another password, while this one was compared
+            if now.is_unused:
+                await self._change(name, is_unused=False)
+            return self.find_known(name)
 
     async def create(self, name: str, role: Role) -> str:
         """Add an account; returns its one-time password."""
@@ -97,39 +112,48 @@ class Accounts:
             raise BadInput(
                 "name", "1 to 64 letters, digits or . _ @ -, and it begins with a letter or digit"
             )
-        if name in self._accounts:
-            raise Conflict(f"there is an account {name!r} already")
         password = secrets.token_urlsafe(12)
-        await self._put(name, role, password, must_change=True)
+        hashed = await asyncio.to_thread(_hashed, password)
+        async with self._lock:
+            if name in self._accounts:
+                raise Conflict(f"there is an account {name!r} already")
+            new = _Stored(role=role.label, password=hashed, must_change=True)
+            await self._save(self._accounts | {name: new})
         return password
 
-    async def set_role(self, name: str, role: Role) -> None:
-        stored = self._stored(name)
-        if role is not Role.ADMIN:
-            self._refuse_last_admin(name)
+    async def set_role(self, name: str, role: Role) -> Role:
+        """Returns the role before."""
         async with self._lock:
-            stored.role = role.label
-            await self._save()
+            before = self.find_known(name).role
+            if role is not Role.ADMIN:
+                self._refuse_last_admin(name)
+            await self._change(name, role=role.label)
+        return before
 
     async def set_password(self, name: str, password: str) -> None:
         """Raises BadInput if the password is too easy to guess."""
         check_password(password, name)
-        role = self.find_known(name).role
-        await self._put(name, role, password, must_change=False)
+        await self._set_password(name, password, must_change=False)
 
     async def reset_password(self, name: str) -> str:
         """Replace a forgotten password; returns a one-time password."""
-        role = self.find_known(name).role
         password = secrets.token_urlsafe(12)
-        await self._put(name, role, password, must_change=True)
+        await self._set_password(name, password, must_change=True)
         return password
 
-    async def delete(self, name: str) -> None:
-        self._stored(name)
-        self._refuse_last_admin(name)
+    async def delete(self, name: str) -> Role:
+        """Returns the role it had."""
         async with self._lock:
-            del self._accounts[name]
-            await self._save()
+            before = self.find_known(name).role
+            self._refuse_last_admin(name)
+            await self._save({k: v for k, v in self._accounts.items() if k != name})
+        return before
+
+    async def _set_password(self, name: str, password: str, *, must_change: bool) -> None:
+        self._stored(name)
+        hashed = await asyncio.to_thread(_hashed, password)
+        async with self._lock:
+            await self._change(name, password=hashed, must_change=must_change, is_unused=False)
 
     def _stored(self, name: str) -> _Stored:
         try:
@@ -142,19 +166,19 @@ class Accounts:
         if admins == [name]:
             raise Conflict(f"{name} is the last account with the role admin")
 
-    async def _put(
-        self, name: str, role: Role, password: str, *, must_change: bool, unused: bool = False
-    ) -> None:
-        hashed = await asyncio.to_thread(_hashed, password)
-        async with self._lock:
-            self._accounts[name] = _Stored(
-                role=role.label, password=hashed, must_change=must_change, is_unused=unused
-            )
-            await self._save()
+    async def _change(self, name: str, **values: str | bool) -> None:
+        """Change these values and no others; under the lock."""
+        changed = msgspec.structs.replace(self._stored(name), **values)
+        await self._save(self._accounts | {name: changed})
 
-    async def _save(self) -> None:
-        content = msgspec.json.format(msgspec.json.encode(self._accounts), indent=2)
+    async def _save(self, accounts: dict[str, _Stored]) -> None:
+        """Use these accounts once they are on the disk; under the lock."""
+        await uninterrupted(self._write(accounts))
+
+    async def _write(self, accounts: dict[str, _Stored]) -> None:
+        content = msgspec.json.format(msgspec.json.encode(accounts), indent=2)
         await asyncio.to_thread(_replace, self._file, content)
+        self._accounts = accounts
 
 
 def check_password(password: str, name: str = FIRST_ACCOUNT) -> None:

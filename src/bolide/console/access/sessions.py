@@ -37,6 +37,10 @@ class Session:
         return self.is_open and now < self.expires and now < self.last_used + self.idle_limit
 
     @property
+    def is_endless(self) -> bool:
+        return self.expires == inf
+
+    @property
     def is_of_cluster(self) -> bool:
         return self.identity is not None
 
@@ -96,7 +100,9 @@ class Sessions:
         return None
 
     def end(self, session: Session) -> None:
-        """End a session and tell all its tabs."""
+        """End a session and tell all its tabs; that of a console without log-in goes on."""
+        if session.is_endless:
+            return
         session.is_open = False
         self._sessions = {key: s for key, s in self._sessions.items() if s is not session}
         for tell in list(session.on_end):

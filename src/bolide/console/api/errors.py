@@ -1,5 +1,6 @@
 """Errors as HTTP answers: a status, the kind of error and its text, which says what to do."""
 
+import json
 from collections.abc import Iterable
 
 from fastapi import FastAPI, Request
@@ -20,7 +21,7 @@ from bolide.admin.errors import (
     OffsetOutOfRange,
     QueueUnknown,
 )
-from bolide.console.access.login import LoginFailed, TooManyAttempts
+from bolide.console.access.login import LoginFailed, LoginUnchecked, TooManyAttempts
 from bolide.console.service import PasswordToChange, SessionEnded
 from bolide.errors import BolideError, ConfigError
 from bolide.operations.errors import (
@@ -74,7 +75,7 @@ _STATUS: Iterable[tuple[tuple[type[BolideError], ...], int]] = (
     (_NOT_FOUND, 404),
     ((NotSupported, RequestCodeNotSupported), 501),
     ((CallTimedOut,), 504),
-    ((RemotingError,), 503),
+    ((RemotingError, LoginUnchecked), 503),
     ((Refusal,), 502),
     ((AdminError,), 409),
 )
@@ -82,6 +83,13 @@ _STATUS: Iterable[tuple[tuple[type[BolideError], ...], int]] = (
 
 def status_of(error: BolideError) -> int:
     return next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
+
+
+class AsciiJSONResponse(JSONResponse):
+    """JSON of any text: one that repeats half a character has no UTF-8."""
+
+    def render(self, content: object) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def answer_of(error: BolideError) -> JSONResponse:
@@ -96,7 +104,7 @@ def answer_of(error: BolideError) -> JSONResponse:
             headers["Retry-After"] = str(error.seconds)
         case Refusal():
             content["code"] = int(error.code)
-    return JSONResponse(content, status_of(error), headers)
+    return AsciiJSONResponse(content, status_of(error), headers)
 
 
 def answer_errors(app: FastAPI) -> None:
@@ -112,3 +120,12 @@ def answer_errors(app: FastAPI) -> None:
     @app.exception_handler(BolideError)
     async def answer(_: Request, error: BolideError) -> JSONResponse:
         return answer_of(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def answer_malformed(_: Request, error: RequestValidationError) -> JSONResponse:
+        # What was sent, a password for example, is not repeated.
+        found = [{key: each[key] for key in ("type", "loc", "msg")} for each in error.errors()]
+        first = found[0]
+        message = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        content = {"error": "BadInput", "message": message, "detail": found}
+        return AsciiJSONResponse(content, 422)

@@ -61,8 +61,8 @@ def session_router(console: Console) -> APIRouter:  # noqa: C901  one small func
         password: Annotated[str, Body(embed=True)],
     ) -> SessionView:
         """Log in; the answer sets the cookie of the session."""
-        token, session = await console.log_in(user, password, client_address(request))
-        set_session_cookie(response, token, secure=request.url.scheme == "https")
+        token, session = await console.log_in(user, password, client_address(request), by="api")
+        set_session_cookie(response, token, request.scope)
         return session_view(session)
 
     @router.get("/session")
@@ -73,8 +73,8 @@ def session_router(console: Console) -> APIRouter:  # noqa: C901  one small func
     @router.delete("/session", status_code=204)
     async def log_out(request: Request, response: Response) -> None:
         """Log out: the session ends in all tabs."""
-        console.sessions.end(own(request))
-        clear_session_cookie(response)
+        await console.log_out(own(request), f"api {client_address(request)}")
+        clear_session_cookie(response, request.scope)
 
     @router.put("/session/password", status_code=204)
     async def change_password(
@@ -83,7 +83,8 @@ def session_router(console: Console) -> APIRouter:  # noqa: C901  one small func
         new: Annotated[str, Body(embed=True)],
     ) -> None:
         """Change one's own password; one's other sessions end."""
-        await changes.change_own_password(own(request), current, new, client_address(request))
+        address = client_address(request)
+        await changes.change_own_password(own(request), current, new, address, by="api")
 
     @router.get("/accounts", tags=["accounts"])
     async def list_accounts(request: Request) -> list[AccountView]:

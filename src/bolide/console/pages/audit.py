@@ -211,7 +211,7 @@ class _Audit:
             # The whole address, which only the browser knows.
             path = f"/audit?{urlencode({'entry': change.id, 'days': self._days.value})}"
             with view.client:
-                write = f"navigator.clipboard.writeText(location.origin + {path!r})"
+                write = f"navigator.clipboard.writeText(location.origin + {json.dumps(path)})"
                 view.client.run_javascript(f"navigator.clipboard && {write}")
             view.tell(t("Copied"))
 

@@ -7,6 +7,8 @@ from statistics import median
 
 from nicegui import ui
 
+from bolide.console.ui.props import name_element
+
 _PAUSE = 2.5
 """A pause that is so many times as long as usual is a gap."""
 COLORS = ("#4c6ef5", "#f08c00", "#0ca678", "#e64980", "#7950f2", "#15aabf", "#82c91e", "#868e96")
@@ -81,7 +83,7 @@ class TimeChart:
             }
         )  # fmt: skip
         self.element.classes("chart").style(f"height: {height}px")
-        self.element.props(f'role=img aria-label="{label.replace(chr(34), chr(39))}"')
+        name_element(self.element.props("role=img"), label)
 
     def show(self, lines: Sequence[Line]) -> None:
         """Draw these lines instead of those before; one alone needs no legend."""

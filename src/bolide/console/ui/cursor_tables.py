@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 from nicegui import ui
 
 from bolide.console.ui.panels import empty_state
+from bolide.console.ui.props import name_element
 from bolide.console.ui.tables import Column, DataTable, ListRequest, Row
 from bolide.console.ui.view import View
 from bolide.operations.views import Failure, Page
@@ -94,7 +95,7 @@ class CursorTable(DataTable[T]):
 
     def _button(self, icon: str, label: str, act: Callable[[], None], enabled: bool) -> None:
         button = ui.button(icon=icon, on_click=act)
-        button.props(f'flat round dense aria-label="{label}"')
+        name_element(button.props("flat round dense"), label)
         button.set_enabled(enabled)
 
     def _back(self) -> None:

@@ -7,6 +7,7 @@ from nicegui import ui
 
 from bolide.console.service import SessionEnded
 from bolide.console.ui.panels import loading
+from bolide.console.ui.props import name_element
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
 from bolide.operations.declaration import Operation
@@ -41,7 +42,7 @@ class FormDialog:
         self._submit: Callable[[], Awaitable[object]] | None = None
         self._checks: list[Callable[[], bool]] = []
         with view.client, ui.dialog() as self.dialog:
-            self.dialog.props(f'aria-label="{title.replace(chr(34), chr(39))}"')
+            name_element(self.dialog, title)
             with ui.card().classes("dialog" + (" dialog-wide" if wide else "")):
                 ui.label(title).classes("dialog-title").props("role=heading aria-level=2")
                 self.body = ui.element("div").classes("dialog-body")
@@ -50,9 +51,9 @@ class FormDialog:
                 with ui.element("div").classes("dialog-buttons"):
                     leave = view.t("Close") if stay else view.t("Cancel")
                     ui.button(leave, on_click=self.close).props("flat no-caps")
-                    self.button = ui.button(submit, on_click=self._run).props(
-                        f"unelevated no-caps {'color=negative' if danger else 'color=primary'}"
-                    )
+                    self.button = ui.button(submit, on_click=self._run)
+                    self.button.props("unelevated no-caps")
+                    self.button.props("color=negative" if danger else "color=primary")
         self.dialog.on("hide", self.dialog.delete)
 
     def __enter__(self) -> "FormDialog":

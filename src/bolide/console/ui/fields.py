@@ -5,6 +5,8 @@ from typing import Any
 
 from nicegui import ui
 
+from bolide.console.ui.props import set_props
+
 Check = Callable[[str], str | None]
 """Takes the text of a field; returns what is wrong with it."""
 
@@ -26,7 +28,7 @@ def text(
 
 def area(label: str, value: str = "", *, hint: str = "", rows: int = 5) -> ui.textarea:
     field = ui.textarea(label=label, value=value)
-    field.props(f"outlined dense rows={rows}").classes("full mono")
+    set_props(field.props("outlined dense").classes("full mono"), rows=str(rows))
     if hint:
         field.props["hint"] = hint
     return field

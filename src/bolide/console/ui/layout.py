@@ -1,9 +1,11 @@
 """Pieces that pages are laid out with: header, facts, figures, tabs."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 from nicegui import ui
 
+from bolide.console.ui.props import link_to, name_element, set_props
 from bolide.console.ui.view import View
 
 
@@ -24,11 +26,11 @@ def page_header(
         crumbs: text and path of the pages above.
         actions: builds the buttons.
     """
-    view.client.run_javascript(f"document.title = {title!r} + ' · Bolide'")
+    view.client.run_javascript(f"document.title = {json.dumps(title)} + ' · Bolide'")
     with ui.element("header").classes("page-header"):
         with ui.element("div").classes("page-heading"):
             if crumbs:
-                with ui.element("nav").classes("crumbs").props(f'aria-label="{view.t("Above")}"'):
+                with name_element(ui.element("nav").classes("crumbs"), view.t("Above")):
                     for text, path in crumbs:
                         ui.link(text, path)
                         ui.label("/").props("aria-hidden=true")
@@ -62,7 +64,7 @@ class Figure:
         self._tone = ""
         with ui.element("a" if link else "div").classes("figure-card") as self.element:
             if link:
-                self.element.props(f'href="{link}"')
+                link_to(self.element, link)
             ui.label(name).classes("figure-name")
             self._value = ui.label("—").classes("figure-value").props("data-state=unknown")
             self._hint = ui.label("").classes("figure-hint")
@@ -71,7 +73,7 @@ class Figure:
         """`tone` is good, warning, danger or nothing; a value of — is unknown."""
         self._value.text = value
         state = "unknown" if value == "—" else "known"
-        self._value.props(f"data-state={state}")
+        set_props(self._value, data_state=state)
         self._hint.text = hint
         if tone != self._tone:
             self._value.classes(remove=f"tone-{self._tone}", add=f"tone-{tone}")

@@ -15,6 +15,7 @@ from bolide.console.pages.all_pages import PAGES
 from bolide.console.pages.declaration import PageSpec, Section
 from bolide.console.service import Console
 from bolide.console.ui.panels import empty_state
+from bolide.console.ui.props import link_to, name_element, set_props
 from bolide.console.ui.view import View, parse_url
 from bolide.console.web import cookies
 from bolide.console.web.guard import language_of_request, theme_of_request
@@ -105,7 +106,7 @@ def _navigation(view: View) -> dict[str, ui.element]:
     """The navigation; returns its links by path."""
     t = view.t
     entries: dict[str, ui.element] = {}
-    with ui.element("nav").classes("side").props(f'id=side aria-label="{t("Pages")}"'):
+    with name_element(ui.element("nav").classes("side").props("id=side"), t("Pages")):
         with ui.element("a").props("href=/").classes("brand"):
             ui.element("img").props('src=/static/bolide.svg alt="" width=30 height=30')
             ui.label("Bolide").classes("brand-name")
@@ -117,14 +118,14 @@ def _navigation(view: View) -> dict[str, ui.element]:
             ui.label(t(section.value)).classes("side-section")
             for spec in sorted(pages, key=lambda each: each.order):
                 with ui.element("a").classes("side-link") as entry:
-                    entry.props(f'href="{spec.path}"')
+                    link_to(entry, spec.path)
                     ui.icon(spec.icon).props("aria-hidden=true")
                     ui.label(t(spec.title))
                 entries[spec.path] = entry
         ui.label(f"Bolide {__version__}").classes("side-foot")
-    ui.element("button").classes("side-shade").props(
-        f'type=button tabindex=-1 aria-label="{t("Close the navigation")}" data-close-side'
-    )
+    shade = ui.element("button").classes("side-shade")
+    shade.props("type=button tabindex=-1 data-close-side")
+    name_element(shade, t("Close the navigation"))
     return entries
 
 
@@ -143,7 +144,7 @@ def _top_bar(view: View) -> None:
     with ui.element("header").classes("top"):
         with ui.element("button").classes("icon-button side-toggle") as toggle:
             toggle.props("type=button aria-controls=side data-open-side")
-            toggle.props(f'aria-label="{t("Open the navigation")}"')
+            name_element(toggle, t("Open the navigation"))
             ui.icon("menu").props("aria-hidden=true")
         _search(view)
         with ui.element("div").classes("top-end"):
@@ -167,10 +168,10 @@ def _search(view: View) -> None:
     with ui.element("form").classes("top-search").props('role=search onsubmit="return false"'):
         goal = ui.select(
             {"topic": t("Topic"), "group": t("Group"), "message": t("Message")}, value="topic"
-        ).props(f'dense borderless options-dense aria-label="{t("What to find")}"')
-        field = ui.input(placeholder=t("Go to…")).props(
-            f'dense borderless aria-label="{t("Name or id")}"'
         )
+        name_element(goal.props("dense borderless options-dense"), t("What to find"))
+        field = ui.input(placeholder=t("Go to…")).props("dense borderless")
+        name_element(field, t("Name or id"))
         field.on("keydown.enter", go)
 
 
@@ -183,20 +184,16 @@ def search_target(text: str, goal: str) -> str:
 
 def _language_button(view: View) -> None:
     other = Language.ENGLISH if view.language is Language.CHINESE else Language.CHINESE
-    with (
-        ui.element("button")
-        .classes("icon-button")
-        .props(
-            f'type=button lang={other} aria-label="{other.own_name}"'
-            f' data-cookie="{cookies.LANGUAGE}={other}"'
-        )
-    ):
+    button = name_element(ui.element("button"), other.own_name)
+    button.classes("icon-button").props("type=button")
+    set_props(button, lang=str(other), data_cookie=f"{cookies.LANGUAGE}={other}")
+    with button:
         ui.label("EN" if other is Language.ENGLISH else "中")
 
 
 def _menu_of_themes(t: Translate) -> None:
     opener = ui.button(icon="contrast")
-    opener.props(f'flat round dense aria-label="{t("Theme and time")}"')
+    name_element(opener.props("flat round dense"), t("Theme and time"))
     with opener, ui.menu().props("auto-close"):
         for value, text in (
             ("light", t("Light")),
@@ -210,14 +207,14 @@ def _menu_of_themes(t: Translate) -> None:
 
 
 def _cookie_item(text: str, cookie: str) -> None:
-    ui.menu_item(text).props(f'data-cookie="{cookie}"')
+    set_props(ui.menu_item(text), data_cookie=cookie)
 
 
 def _account_menu(view: View) -> None:
     t = view.t
     session = view.session
     opener = ui.button(icon="account_circle")
-    opener.props(f'flat round dense aria-label="{t("Account")}"')
+    name_element(opener.props("flat round dense"), t("Account"))
     with opener, ui.menu():
         ui.label(session.user).classes("menu-user")
         ui.label(t(session.role.label)).classes("menu-role")

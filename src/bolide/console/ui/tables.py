@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 from nicegui import events, ui
 
 from bolide.console.ui.panels import Poll, empty_state, error_state, failures_note, loading
+from bolide.console.ui.props import name_element
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
 from bolide.operations.views import Page
@@ -109,7 +110,7 @@ class DataTable(Generic[T]):
         self._size = _number(query.get(f"{prefix}size"), 50)
         self._table: ui.table | None = None
         self._total = 0
-        with ui.element("section").classes("data-table").props(f'aria-label="{_quoted(label)}"'):
+        with name_element(ui.element("section").classes("data-table"), label):
             with ui.element("div").classes("toolbar"):
                 if search is not None:
                     self._add_search(search)
@@ -134,8 +135,8 @@ class DataTable(Generic[T]):
 
     def _add_search(self, text: str) -> None:
         field = ui.input(placeholder=text, value=self._search, on_change=self._searched)
-        field.props(f'dense outlined clearable debounce=300 aria-label="{_quoted(text)}"')
-        field.classes("search")
+        field.props("dense outlined clearable debounce=300").classes("search")
+        name_element(field, text)
         with field.add_slot("prepend"):
             ui.icon("search").props("aria-hidden=true")
 
@@ -183,18 +184,12 @@ class DataTable(Generic[T]):
 
     def _make_table(self, rows: list[Row]) -> ui.table:
         columns = [
-            {
-                "name": column.name,
-                "label": column.label,
-                "field": column.name,
-                "align": "right" if column.kind == "number" else "left",
-                "sortable": column.sortable,
-            }
+            _column(column, sortable=column.sortable)
+            | {"select": self._view.t("Select"), "select_all": self._view.t("Select all")}
             for column in self._columns
         ]
         if self._actions:
-            name = self._view.t("Actions")
-            columns.append({"name": "actions", "label": name, "field": "key", "align": "right"})
+            columns.append(_action_column(self._view.t("Actions"), self._actions.values()))
         table = ui.table(
             columns=columns,
             rows=rows,
@@ -209,16 +204,15 @@ class DataTable(Generic[T]):
             },
             on_select=self._selected,
         )
-        table.props(
-            f'flat dense hide-pagination binary-state-sort aria-label="{_quoted(self._label)}"'
-        )
+        table.props("flat dense hide-pagination binary-state-sort")
+        name_element(table, self._label)
         table.on("request", self._sorted)
         table.add_slot("header-cell", _HEADER)
         for column in self._columns:
             table.add_slot(f"body-cell-{column.name}", _cell(column))
         if self._on_select is not None:
-            table.add_slot("header-selection", _SELECT_ALL % _literal(self._view.t("Select all")))
-            table.add_slot("body-selection", _SELECT % _literal(self._view.t("Select")))
+            table.add_slot("header-selection", _SELECT_ALL)
+            table.add_slot("body-selection", _SELECT)
         if self._actions:
             _add_actions(table, self._actions)
         return table
@@ -286,7 +280,7 @@ class DataTable(Generic[T]):
             if self._total > SIZES[0]:
                 sizes = sorted({*SIZES, self._size})
                 select = ui.select(sizes, value=self._size, on_change=self._resize)
-                select.props(f'dense borderless aria-label="{_quoted(t("Rows per page"))}"')
+                name_element(select.props("dense borderless"), t("Rows per page"))
             if last > 1:
                 self._add_turn("chevron_left", t("Previous page"), self._page - 1, last)
                 ui.label(f"{self._page:,} / {last:,}")
@@ -294,7 +288,7 @@ class DataTable(Generic[T]):
 
     def _add_turn(self, icon: str, label: str, page: int, last: int) -> None:
         button = ui.button(icon=icon, on_click=lambda: self._turn(page))
-        button.props(f'flat round dense aria-label="{_quoted(label)}"')
+        name_element(button.props("flat round dense"), label)
         button.set_enabled(1 <= page <= last)
 
 
@@ -305,11 +299,22 @@ _HEADER = """
 </q-th>
 """
 _HINT = '<q-tooltip v-if="props.row.{name}_hint">{{{{ props.row.{name}_hint }}}}</q-tooltip>'
-_SELECT_ALL = '<q-checkbox dense v-model="props.selected" :aria-label="%s"></q-checkbox>'
+_SELECT_ALL = """
+<q-checkbox dense v-model="props.selected" :aria-label="props.cols[0].select_all"></q-checkbox>
+"""
 _SELECT = """
-<q-checkbox dense :model-value="props.selected" :aria-label="%s + ' ' + props.key"
+<q-checkbox dense :model-value="props.selected" :aria-label="props.cols[0].select + ' ' + props.key"
   @update:model-value="(value, event) =>
     Object.getOwnPropertyDescriptor(props, 'selected').set(value, event)"></q-checkbox>
+"""
+_ACTIONS = """
+<q-td :props="props" class="row-actions">
+  <q-btn v-for="each in props.col.buttons" :key="each.name" flat round dense size="sm"
+    :icon="each.icon" :aria-label="each.label + ' ' + props.row.key"
+    @click.stop="$parent.$emit('act', {name: each.name, row: props.row})">
+    <q-tooltip>{{ each.label }}</q-tooltip>
+  </q-btn>
+</q-td>
 """
 _CELLS = {
     "text": "<span>{{{{ props.value }}}}</span>",
@@ -327,6 +332,8 @@ _CELLS = {
 
 def _cell(column: Column) -> str:
     """The Vue template of a cell; values are bound, so nothing in them is run."""
+    if not column.name.isidentifier():
+        raise ValueError(f"a column needs a name of the code, not {column.name!r}")
     inner = (_CELLS[column.kind] + _HINT).format(name=column.name)
     return f'<q-td :props="props">{inner}</q-td>'
 
@@ -335,28 +342,31 @@ def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isdecimal() and 0 < int(text) < 10**6 else default
 
 
-def _quoted(text: str) -> str:
-    return text.replace('"', "'")
+def _column(column: Column, *, sortable: bool) -> Row:
+    """A column as Quasar has it; templates of cells reach it as `props.col`."""
+    return {
+        "name": column.name,
+        "label": column.label,
+        "field": column.name,
+        "align": "right" if column.kind == "number" else "left",
+        "sortable": sortable,
+    }
 
 
-def _literal(text: str) -> str:
-    """A text as a JavaScript string inside an HTML attribute."""
-    return "'" + text.replace("\\", "").replace("'", "\\'").replace('"', "") + "'"
-
-
-def _text(text: str) -> str:
-    return text.replace("<", "").replace("{", "(").replace("}", ")")
+def _action_column(label: str, actions: Iterable[Action]) -> Row:
+    """The column of the buttons; their texts are values, no part of a template."""
+    buttons = [{"name": each.name, "label": each.label, "icon": each.icon} for each in actions]
+    return {
+        "name": "actions",
+        "label": label,
+        "field": "key",
+        "align": "right",
+        "buttons": buttons,
+    }
 
 
 def _add_actions(table: ui.table, actions: Mapping[str, Action]) -> None:
     """Buttons at the end of each row."""
-    buttons = "".join(
-        f'<q-btn flat round dense size="sm" icon="{action.icon}"'
-        f" :aria-label=\"{_literal(action.label)} + ' ' + props.row.key\""
-        f" @click.stop=\"$parent.$emit('act', {{name: '{action.name}', row: props.row}})\">"
-        f"<q-tooltip>{_text(action.label)}</q-tooltip></q-btn>"
-        for action in actions.values()
-    )
 
     async def act(event: events.GenericEventArguments) -> None:
         action = actions.get(str(event.args.get("name")))
@@ -366,8 +376,7 @@ def _add_actions(table: ui.table, actions: Mapping[str, Action]) -> None:
         if isinstance(result, Awaitable):
             await result
 
-    slot = f'<q-td :props="props" class="row-actions">{buttons}</q-td>'
-    table.add_slot("body-cell-actions", slot)
+    table.add_slot("body-cell-actions", _ACTIONS)
     table.on("act", act)
 
 
@@ -380,28 +389,17 @@ def simple_table(
     actions_label: str = "",
 ) -> ui.table:
     """A small table without paging, inside a panel; rows as in `DataTable`, with a `key`."""
-    buttons = [
-        {"name": "actions", "label": actions_label, "field": "key", "align": "right"}
-        for _ in actions[:1]
-    ]
+    shown = [_column(column, sortable=False) for column in columns]
+    if actions:
+        shown.append(_action_column(actions_label, actions))
     table = ui.table(
-        columns=[
-            {
-                "name": column.name,
-                "label": column.label,
-                "field": column.name,
-                "align": "right" if column.kind == "number" else "left",
-                "sortable": False,
-            }
-            for column in columns
-        ]
-        + buttons,
+        columns=shown,
         rows=list(rows),
         row_key="key",
         pagination=0,
     )
-    table.props(f'flat dense hide-pagination tabindex=0 aria-label="{_quoted(label)}"')
-    table.classes("simple-table")
+    table.props("flat dense hide-pagination tabindex=0").classes("simple-table")
+    name_element(table, label)
     for column in columns:
         table.add_slot(f"body-cell-{column.name}", _cell(column))
     if actions:

@@ -2,8 +2,9 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -16,8 +17,10 @@ from bolide.console.api.errors import answer_of
 from bolide.console.languages import Language, preferred_language
 from bolide.console.service import Console
 from bolide.console.web import cookies
+from bolide.console.web.body_limits import BoundedBody
 from bolide.errors import BolideError
 from bolide.operations.declaration import Role
+from bolide.remoting.address import is_loopback_host
 
 API: Final = "/api/"
 LOGIN: Final = "/login"
@@ -64,18 +67,22 @@ class Guard:
             preferred_language(given.get(cookies.LANGUAGE), headers.get("accept-language", ""))
         )
         theme_of_request.set({"dark": True, "light": False}.get(given.get(cookies.THEME, "")))
-        refusal = await self._refusal(scope, headers, given.get(cookies.SESSION))
+        refusal = await self._refusal(scope, headers, given.get(cookies.session_cookie(scope)))
         if refusal is None:
-            await self._serve(scope, receive, _with_headers(send))
+            app = BoundedBody(self._app, scope, headers).serve if scope["type"] == "http" else None
+            await self._serve(app or partial(self._app, scope), receive, _with_headers(send))
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 4401})
         else:
             await refusal(scope, receive, _with_headers(send))
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    @staticmethod
+    async def _serve(
+        app: Callable[[Receive, Send], Awaitable[None]], receive: Receive, send: Send
+    ) -> None:
         try:
-            await self._app(scope, receive, send)
+            await app(receive, send)
         except RuntimeError as error:
             # What Starlette makes of a browser that goes away before the answer.
             if str(error) != "No response returned.":
@@ -87,10 +94,9 @@ class Guard:
         """The answer to who may not pass; None lets through."""
         path = scope["path"]
         is_socket = scope["type"] == "websocket" or path.startswith("/_nicegui_ws")
-        if (is_socket or scope.get("method") not in _SAFE) and not _is_same_origin(headers):
-            return JSONResponse(
-                {"error": "ForeignOrigin", "message": "the request comes from another site"}, 403
-            )
+        is_safe = not is_socket and scope.get("method") in _SAFE
+        if (foreign := self._refusal_of_foreign(headers, is_safe=is_safe)) is not None:
+            return foreign
         try:
             session = self._anonymous or await self._session(scope, headers, token)
         except BolideError as error:
@@ -98,7 +104,8 @@ class Guard:
         scope.setdefault("state", {})["session"] = session
         if session is None:
             return None if _is_open(scope) else _log_in_first(scope, is_socket=is_socket)
-        session.touch()
+        if not is_socket:  # those that connect again by themselves are no use
+            session.touch()
         if session.must_change and not path.startswith((*_OPEN_PATHS, *_WITH_ONE_TIME_PASSWORD)):
             if path.startswith(API):
                 return JSONResponse(
@@ -106,6 +113,17 @@ class Guard:
                     403,
                 )
             return RedirectResponse(PASSWORD, 303)
+        return None
+
+    def _refusal_of_foreign(self, headers: Mapping[str, str], *, is_safe: bool) -> Response | None:
+        """The answer to what the page of another site asks for."""
+        if self._anonymous and not is_loopback_host(host_name(headers.get("host", ""))):
+            # A name that was made to lead to this machine is of the same origin for a browser.
+            message = "without log-in the console is reached as 127.0.0.1 or localhost only"
+            return JSONResponse({"error": "ForeignHost", "message": message}, 403)
+        if not is_safe and not _is_same_origin(headers):
+            message = "the request comes from another site"
+            return JSONResponse({"error": "ForeignOrigin", "message": message}, 403)
         return None
 
     async def _session(
@@ -118,6 +136,13 @@ class Guard:
             address = scope["client"][0] if scope.get("client") else ""
             return await self._console.session_of_password(name, password, address)
         return session
+
+
+def host_name(host: str) -> str:
+    """The host of a `Host` header, without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()
 
 
 def _everybody(console: Console) -> Session:
@@ -150,7 +175,12 @@ def _is_same_origin(headers: Mapping[str, str]) -> bool:
     if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         return False
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    except ValueError:  # half an address of IPv6, for example
+        return False
 
 
 def _basic(authorization: str) -> tuple[str, str]:

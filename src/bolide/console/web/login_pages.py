@@ -2,21 +2,27 @@
 
 from html import escape
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from bolide.console.access.login import LoginFailed, TooManyAttempts
+from bolide.console.access.login import LoginFailed, LoginUnchecked, TooManyAttempts, is_text
 from bolide.console.account_changes import AccountChanges
 from bolide.console.api.routes import client_address
 from bolide.console.languages import Language, Translate, translator
 from bolide.console.service import Console
 from bolide.console.web import cookies
-from bolide.console.web.guard import LOGIN, PASSWORD, language_of_request, theme_of_request
+from bolide.console.web.guard import (
+    LOGIN,
+    PASSWORD,
+    host_name,
+    language_of_request,
+    theme_of_request,
+)
 from bolide.errors import BolideError
 from bolide.operations.errors import BadInput
 from bolide.operations.views import reason_of
+from bolide.remoting.address import is_loopback_host
 from bolide.version import __version__
 
 _PAGE = """<!doctype html>
@@ -50,11 +56,14 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
     router = APIRouter(include_in_schema=False)
     changes = AccountChanges(console)
 
+    def note_for(request: Request) -> str:
+        return console.settings.name_servers if _is_of_this_machine(request) else ""
+
     @router.get(LOGIN)
     async def show_login(request: Request, next: str = "/") -> Response:  # noqa: A002  its name in the URL
         if request.state.session is not None:
             return RedirectResponse(own_path(next), 303)
-        return _login_page(console, next)
+        return _login_page(note_for(request), next)
 
     @router.post(LOGIN)
     async def log_in(
@@ -66,13 +75,18 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
         try:
             token, session = await console.log_in(user, password, client_address(request))
         except LoginFailed:
-            return _login_page(console, next, user, error="The name or the password is wrong.")
+            return _login_page(
+                note_for(request), next, user, error="The name or the password is wrong."
+            )
         except TooManyAttempts as error:
-            return _login_page(console, next, user, wait=error.seconds)
+            return _login_page(note_for(request), next, user, wait=error.seconds)
+        except LoginUnchecked:
+            error_text = "The cluster cannot check the password now. Try again in a moment."
+            return _login_page(note_for(request), next, user, error=error_text, status=503)
         if request.state.session is not None:
             console.sessions.end(request.state.session)
         response = RedirectResponse(PASSWORD if session.must_change else own_path(next), 303)
-        cookies.set_session_cookie(response, token, secure=request.url.scheme == "https")
+        cookies.set_session_cookie(response, token, request.scope)
         return response
 
     @router.get(PASSWORD)
@@ -104,9 +118,9 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
 
     @router.post("/logout")
     async def log_out(request: Request) -> Response:
-        console.sessions.end(request.state.session)
+        await console.log_out(request.state.session, f"console {client_address(request)}")
         response = RedirectResponse(LOGIN, 303)
-        cookies.clear_session_cookie(response)
+        cookies.clear_session_cookie(response, request.scope)
         return response
 
     @router.get("/language/{language}")
@@ -120,26 +134,31 @@ def login_router(console: Console) -> APIRouter:  # noqa: C901  one small functi
 
 def own_path(target: str) -> str:
     """A path of this site; anything else, which a link could have smuggled in, is the dashboard."""
-    parts = urlsplit(target)
-    is_own = not parts.scheme and not parts.netloc and target.startswith("/")
-    return target if is_own and not target.startswith(("//", "/\\")) else "/"
+    is_own = target.startswith("/") and not target.startswith(("//", "/\\"))
+    is_header = target.isprintable() and is_text(target)
+    return target if is_own and is_header else "/"
 
 
 def _login_page(
-    console: Console, target: str, user: str = "", error: str = "", wait: int = 0
+    note: str, target: str, user: str = "", error: str = "", wait: int = 0, status: int = 401
 ) -> HTMLResponse:
     t = translator(language_of_request.get())
     message = t(error) if error else ""
     if wait:
         message = t("Too many attempts. Try again in {seconds} s.", seconds=wait)
     fields = (
-        _field("user", t("User name"), "text", "username", user)
+        _field("user", t("User name"), "text", "username", user if is_text(user) else "")
         + _field("password", t("Password"), "password", "current-password")
         + f'<input type="hidden" name="next" value="{escape(own_path(target))}">'
     )
-    status = 429 if wait else 401 if error else 200
-    note = console.settings.name_servers
+    status = 429 if wait else status if error else 200
     return _page(t, LOGIN, t("Log in"), t("Bolide console"), note, message, fields, status)
+
+
+def _is_of_this_machine(request: Request) -> bool:
+    """Whether the browser is here; one behind a proxy on this machine asked for another host."""
+    asked = host_name(request.headers.get("host", ""))
+    return is_loopback_host(client_address(request)) and is_loopback_host(asked)
 
 
 def _password_page(error: str = "", *, is_first: bool) -> HTMLResponse:

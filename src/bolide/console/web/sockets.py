@@ -13,9 +13,11 @@ from weakref import WeakKeyDictionary
 from nicegui import Client, core
 
 from bolide.console.access.sessions import Session, Sessions
-from bolide.console.web.cookies import SESSION, read_cookies
+from bolide.console.web.cookies import read_cookies, session_cookie
 from bolide.console.web.guard import LOGIN
 
+_BY_THEMSELVES = {"update:pagination", "update:fullscreen"}
+"""Events that elements emit when they are made or get new rows."""
 _sessions_of_pages: WeakKeyDictionary[Client, Session] = WeakKeyDictionary()
 
 
@@ -38,7 +40,7 @@ def guard_sockets(sessions: Sessions, *, login: bool) -> None:
     handlers["connect"] = _checked_connect(handlers["connect"], sessions, login=login)
     handlers["handshake"] = _checked_handshake(handlers["handshake"], sessions, login=login)
     for name in ("event", "javascript_response", "ack", "log"):
-        handlers[name] = _checked_event(handlers[name])
+        handlers[name] = _checked_event(handlers[name], is_event=name == "event")
 
 
 def _is_own(client_id: object, environ: dict[str, Any], sessions: Sessions, *, login: bool) -> bool:
@@ -47,7 +49,9 @@ def _is_own(client_id: object, environ: dict[str, Any], sessions: Sessions, *, l
     if session is None or not session.is_valid:
         return False
     cookies = read_cookies(environ.get("HTTP_COOKIE", ""))
-    return not login or sessions.find(cookies.get(SESSION)) is session
+    if not login:
+        return True
+    return sessions.find(cookies.get(session_cookie(environ["asgi.scope"]))) is session
 
 
 def _checked_connect(handler: Callable[..., Any], sessions: Sessions, *, login: bool) -> Any:
@@ -73,7 +77,7 @@ def _checked_handshake(handler: Callable[..., Any], sessions: Sessions, *, login
     return handshake
 
 
-def _checked_event(handler: Callable[..., Any]) -> Any:
+def _checked_event(handler: Callable[..., Any], *, is_event: bool) -> Any:
     @wraps(handler)
     def on_event(sid: str, message: dict[str, Any]) -> Any:
         client_id = str(message.get("client_id"))
@@ -82,10 +86,18 @@ def _checked_event(handler: Callable[..., Any]) -> Any:
         is_of_page = client_id in core.sio.rooms(sid)  # joined at the handshake
         if session is None or not session.is_valid or not is_of_page:
             return None
-        session.touch()
+        if is_event and _is_of_user(client, message):
+            session.touch()
         return handler(sid, message)
 
     return on_event
+
+
+def _is_of_user(client: Client | None, message: dict[str, Any]) -> bool:
+    """Whether somebody did something; an open page that only shows live figures is idle."""
+    element = client.elements.get(message.get("id", -1)) if client else None
+    listener = element._event_listeners.get(str(message.get("listener_id"))) if element else None  # noqa: SLF001  nothing public tells the kind
+    return listener is not None and listener.type not in _BY_THEMSELVES
 
 
 def _query(environ: dict[str, Any]) -> dict[str, str]:

@@ -12,7 +12,6 @@ since the last write.
 """
 
 import math
-import os
 import sqlite3
 import zlib
 from array import array
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bolide.private_files import FILE_MODE, make_directory
+from bolide.private_files import ensure_secret_file, make_directory
 
 VERSION = 1
 """Of the tables; a file with another one is begun anew."""
@@ -182,7 +181,7 @@ class HistoryStore:
     # ---- inside
 
     def _open(self) -> None:
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+        ensure_secret_file(self._path)
         db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=5.0)
         try:
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")

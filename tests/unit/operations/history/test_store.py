@@ -39,8 +39,13 @@ def test_coarser_tiers_are_means_of_the_finer_and_gaps_stay_gaps(tmp_path: Path)
     assert means(store, A, 1, T0, T0 + 60, 20) == [7.5, None, 47.5]
     store.write(LOAD, T0 + 300, {A: 3.0})
     assert means(store, A, 2, T0, T0 + 400, 100)[1:] == [None, None, 3.0]
-    assert path.stat().st_mode & 0o007 == 0
+    files = list(path.parent.iterdir())
+    assert len(files) > 1  # the log of the database is one of its own
+    assert [each.name for each in files if each.stat().st_mode & 0o077] == []
     store.close()
+    path.chmod(0o640)  # as earlier versions made it
+    HistoryStore(path, [LOAD]).close()
+    assert path.stat().st_mode & 0o077 == 0
 
 
 def test_samples_go_when_their_time_is_over_and_the_slots_of_gone_series_are_free(

@@ -18,6 +18,7 @@ from bolide.console.ui.charts import Line, TimeChart
 from bolide.console.ui.dialogs import confirm_and_run
 from bolide.console.ui.layout import Figure, facts, page_header, section_title, tabs
 from bolide.console.ui.panels import Panel, Poll, error_state, failures_note, note
+from bolide.console.ui.props import set_props
 from bolide.console.ui.tables import Column, DataTable, ListRequest, Row, simple_table
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
@@ -165,7 +166,8 @@ class _Overview:
         self._address = member.address
         state = state_text(self._view, member)
         tone = STATE_TONES[member.state]
-        ui.label(state).classes(f"badge badge-{tone}").props(f"data-state={member.state.value}")
+        badge = ui.label(state).classes(f"badge badge-{tone}")
+        set_props(badge, data_state=member.state.value)
         if member.reason:
             note(member.reason, kind="danger", icon="error_outline")
         facts(texts)

@@ -12,6 +12,7 @@ from bolide.console.ui import fields, formats
 from bolide.console.ui.dialogs import FormDialog, confirm_and_run
 from bolide.console.ui.layout import Figure, facts, page_header, section_title, tabs
 from bolide.console.ui.panels import Panel, Poll, empty_state, error_state, failures_note, note
+from bolide.console.ui.props import set_props
 from bolide.console.ui.tables import Column, simple_table
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
@@ -140,7 +141,7 @@ class _Checklist:
 
     def _show_check(self, check: Check) -> None:
         t = self._t
-        with ui.element("article").classes("check").props(f"data-check={check.id}"):
+        with set_props(ui.element("article").classes("check"), data_check=check.id):
             with ui.element("div").classes("check-line"):
                 _icon(check.state)
                 ui.label(t(check.title)).classes("check-title")

@@ -94,7 +94,7 @@ class _Consumer:
         if self._pause is not None:
             self._is_paused = any(each.kind in {"paused", "partly_paused"} for each in row.warnings)
             self._pause.text = t("Resume") if self._is_paused else t("Pause")
-            self._pause.props(f"icon={'play_arrow' if self._is_paused else 'pause'}")
+            self._pause.props("icon=play_arrow" if self._is_paused else "icon=pause")
             self._pause.set_enabled(row.is_paused is not None)
         self._lag.set(formats.count(row.lag), hint=self._why_unknown(detail))
         self._delay.set(

@@ -14,6 +14,7 @@ from bolide.console.ui.dialogs import confirm_and_run
 from bolide.console.ui.formats import ago, count, moment, size
 from bolide.console.ui.layout import Figure, page_header, section_title, tabs
 from bolide.console.ui.panels import Panel, Poll, failures_note, note
+from bolide.console.ui.props import set_props
 from bolide.console.ui.tables import Column, DataTable, ListRequest, Row, simple_table
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
@@ -224,7 +225,8 @@ class _GroupPage:
 
     def _filter(self, name: str, label: str, *, kind: str = "text") -> None:
         field = ui.input(label=label, value=self._filters.get(name, ""))
-        field.props(f"outlined dense clearable debounce=400 type={kind} autocomplete=off")
+        field.props("outlined dense clearable debounce=400 autocomplete=off")
+        set_props(field, type=kind)
         if kind != "text":
             field.props("stack-label step=1")
 

@@ -12,6 +12,7 @@ from bolide.console.ui.dialogs import FormDialog, confirm_and_run
 from bolide.console.ui.formats import ago, count, moment, size
 from bolide.console.ui.layout import page_header, section_title
 from bolide.console.ui.panels import Poll, empty_state, error_state, loading, note
+from bolide.console.ui.props import set_props
 from bolide.console.ui.tables import Action, Column, Row, simple_table
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
@@ -107,16 +108,13 @@ class _TimersPage:
         with self._switch:
             for each in self._brokers:
                 is_chosen = chosen is not None and each.broker == chosen.broker
-                with (
-                    ui.element("button")
-                    .classes("figure-card broker-card")
-                    .props(f"type=button aria-pressed={'true' if is_chosen else 'false'}")
-                    .on("click", lambda _, name=each.broker: self._choose(name))
-                ):
+                card = ui.element("button").classes("figure-card broker-card").props("type=button")
+                card.props("aria-pressed=true" if is_chosen else "aria-pressed=false")
+                with card.on("click", lambda _, name=each.broker: self._choose(name)):
                     ui.label(each.broker).classes("figure-name")
                     state = "unknown" if each.timers is None else "known"
-                    ui.label(count(each.timers)).classes("figure-value").props(
-                        f"data-state={state}"
+                    set_props(
+                        ui.label(count(each.timers)).classes("figure-value"), data_state=state
                     )
                     hint = t("pending, recalled ones included until they are due")
                     if each.timers is None:

@@ -249,7 +249,7 @@ class Results:
     def _pause_now(self) -> None:
         self._is_stopped = not self._is_stopped
         self._pause.text = self._t("Go on") if self._is_stopped else self._t("Pause")
-        self._pause.props(f"icon={'play_arrow' if self._is_stopped else 'pause'}")
+        self._pause.props("icon=play_arrow" if self._is_stopped else "icon=pause")
 
     def _show_buttons(self) -> None:
         is_tail = self._query.by == By.TAIL

@@ -1,6 +1,7 @@
 """Messages: the search form. All of it is in the URL, so that a search can be passed on."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 from nicegui import background_tasks, ui
@@ -235,7 +236,8 @@ class _Search:
         """Copy a path of this site with its origin, which only the browser knows."""
         with self._view.client:
             ui.run_javascript(
-                f"navigator.clipboard && navigator.clipboard.writeText(location.origin + {path!r})"
+                "navigator.clipboard &&"
+                f" navigator.clipboard.writeText(location.origin + {json.dumps(path)})"
             )
             ui.notify(self._t("Copied"), position="top-right", timeout=1500)
 
