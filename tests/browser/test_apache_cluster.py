@@ -84,3 +84,12 @@ def test_what_only_bolide_offers_says_so(java_page: Page) -> None:
         expect(java_page.locator("main [role=heading][aria-level='1']")).to_be_visible()
         expect(java_page.locator(".state-loading")).to_have_count(0)
         expect(java_page.locator("#contents")).not_to_contain_text("Traceback")
+        # What a cluster cannot do is a remark, no failure: trying again does not help.
+        expect(java_page.locator("[data-state=error]")).to_have_count(0)
+        expect(java_page.get_by_role("button", name="Try again")).to_have_count(0)
+    java_page.goto("/transactions")
+    note = java_page.locator("[data-state=unsupported]")
+    expect(note).to_contain_text("only Bolide's do")
+    java_page.goto("/timers")
+    expect(java_page.get_by_text("its timers are switched off")).to_have_count(1)
+    expect(java_page.get_by_text("1 at level 18 (2h)")).to_be_visible()
