@@ -187,3 +187,50 @@ def test_hostile_messages_are_shown_and_not_obeyed(
         with page.expect_download() as download:
             page.get_by_role("button", name="Download the body").click()
         assert download.value.path().read_bytes() == BODIES[-1]
+
+
+def test_back_and_forward_go_through_searches_pages_and_tabs(
+    page: Page, site: Site, sent: list[str]
+) -> None:
+    page.goto("/messages")
+    page.get_by_label("Topic", exact=True).fill(TOPIC)
+    page.get_by_role("button", name="Search", exact=True).click()
+    expect(rows(page)).to_have_count(50)
+    newest = rows(page).first.inner_text()
+    page.get_by_role("button", name="Older", exact=True).click()
+    expect(rows(page).first).not_to_have_text(newest, use_inner_text=True)
+    older = rows(page).first.inner_text()
+    page.go_back()
+    expect(rows(page).first).to_have_text(newest, use_inner_text=True)
+    assert query_of(page) == {"topic": [TOPIC]}
+    page.go_back()
+    expect(page.get_by_text("Choose a topic.")).to_be_visible()
+    assert query_of(page) == {}
+    page.go_forward()
+    expect(rows(page).first).to_have_text(newest, use_inner_text=True)
+    page.go_forward()
+    expect(rows(page).first).to_have_text(older, use_inner_text=True)
+    page.reload()
+    expect(rows(page).first).to_have_text(older, use_inner_text=True)
+    page.go_back()
+    expect(rows(page).first).to_have_text(newest, use_inner_text=True)
+
+    page.goto(f"/topics/{TOPIC}")
+    page.get_by_role("tab", name="Queues", exact=True).click()
+    expect(page).to_have_url(re.compile("tab=queues"))
+    page.get_by_role("tab", name="Groups", exact=True).click()
+    expect(page).to_have_url(re.compile("tab=groups"))
+    page.go_back()
+    chosen = page.get_by_role("tab", selected=True)
+    expect(chosen).to_have_text("Queues")
+    page.go_back()
+    expect(chosen).to_have_text("Overview")
+    page.go_forward()
+    expect(chosen).to_have_text("Queues")
+
+    page.goto("/topics")
+    search = page.get_by_label("Search by name", exact=True)
+    search.press_sequentially("Browser", delay=400)
+    expect(page).to_have_url(re.compile("search=Browser(&|$)"))
+    page.go_back()
+    expect(chosen).to_have_text("Queues")

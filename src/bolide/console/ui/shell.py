@@ -8,7 +8,9 @@ from zoneinfo import ZoneInfo
 
 from fastapi import Request
 from nicegui import Client, PageArguments, ui
+from nicegui.elements.sub_pages import SubPages
 from nicegui.page import page as nicegui_page
+from nicegui.page_arguments import RouteMatch
 
 from bolide.console.languages import Language, Translate, translator
 from bolide.console.pages.all_pages import PAGES
@@ -33,6 +35,21 @@ class _Page(nicegui_page):
 
     def resolve_dark(self) -> bool | None:
         return theme_of_request.get()
+
+
+class _Contents(SubPages):
+    """The page that the URL names.
+
+    Pages change the URL while they are open, which `SubPages` does not know of: it compares the
+    next URL with the one that it built the page for, and Back to that one would do nothing.
+    """
+
+    def __init__(self, view: View, routes: dict[str, Callable[..., None]]) -> None:
+        self._view = view
+        super().__init__(routes, show_404=False)
+
+    def _required_query_params_changed(self, route_match: RouteMatch) -> bool:
+        return parse_url(self._view.client.sub_pages_router.current_path)[1] != self._view.query
 
 
 def add_pages(console: Console) -> None:
@@ -70,7 +87,7 @@ def _build(console: Console, request: Request, client: Client) -> None:
         _top_bar(view)
         with ui.element("main").classes("contents").props("id=contents tabindex=-1"):
             routes = {path: _builder(view, spec) for path, spec in PAGES.items()}
-            pages = ui.sub_pages(routes, show_404=False)
+            pages = _Contents(view, routes)
             with pages:
                 if not pages.default_slot.children:
                     _not_found(view)

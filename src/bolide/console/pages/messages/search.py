@@ -218,11 +218,11 @@ class _Search:
             return t("Choose the queue of the offset.")
         return ""
 
-    def _turn(self, query: MessageQuery) -> None:
+    def _turn(self, query: MessageQuery, *, push: bool = True) -> None:
         """Search for something else, or go on elsewhere."""
         self._query = query
         blank = dict.fromkeys(self._view.query)
-        self._view.set_query(**{**blank, **query.to_url()})
+        self._view.set_query(push=push, **{**blank, **query.to_url()})
         self._results.start(query)
 
     def _copy_link(self) -> None:
@@ -279,8 +279,12 @@ class _Search:
     async def _locate(self) -> None:
         """Find the topic of an id that came without one."""
         place = await self._view.run(locate_message, message_id=self._query.id)
+        if self._topic.is_deleted:  # the user has left
+            return
         self._topic.value = place.topic
-        self._turn(replace(self._query, topic=place.topic))
+        # Back does not lead to the URL without the topic, which would lead here again.
+        is_of_url = self._view.query.get("id") == self._query.id
+        self._turn(replace(self._query, topic=place.topic), push=not is_of_url)
 
     async def _locate_now(self) -> None:
         try:
