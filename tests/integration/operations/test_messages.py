@@ -234,7 +234,7 @@ async def test_bodies_are_shown_without_harm_and_downloaded_whole(cluster: Serve
         assert len(big.text or "") < 100_000
         whole = await desk("messages.message_body", topic=topic, message_id=ids[-1])
         assert base64.b64decode(whole.base64) == huge
-        line = await desk("messages.download_message", topic=topic, message_id=ids[4])
+        line = await desk("messages.download_one", topic=topic, message_id=ids[4])
         assert json.loads(line.lines)["body_base64"] == base64.b64encode(HOSTILE[4]).decode()
 
 

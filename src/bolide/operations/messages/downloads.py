@@ -120,7 +120,7 @@ async def _lines(scan: Scan[str], count: int) -> list[str]:
 
 
 @read("/messages/{topic}/ids/{message_id}/download")
-async def download_message(cluster: Cluster, topic: str, message_id: str) -> Download:
+async def download_one(cluster: Cluster, topic: str, message_id: str) -> Download:
     """Return one message as a JSON line, with its whole body.
 
     Args:

@@ -19,7 +19,7 @@ from bolide.operations.errors import NotFound
 from bolide.operations.messages.bodies import printable
 from bolide.operations.messages.consumption import message_groups
 from bolide.operations.messages.detail import message_body, view_message, view_message_at
-from bolide.operations.messages.downloads import download_message
+from bolide.operations.messages.downloads import download_one
 from bolide.operations.messages.views import GroupState, MessageDetail, MessageInGroup
 from bolide.operations.views import Page
 
@@ -166,7 +166,7 @@ class _MessagePage:
         await attempt(self._view, self._save_line())
 
     async def _save_line(self) -> None:
-        found = await self._view.run(download_message, topic=self._topic, message_id=self._id)
+        found = await self._view.run(download_one, topic=self._topic, message_id=self._id)
         with self._view.client:
             ui.download.content(found.lines, f"{_file_name(self._id)}.json")
 
