@@ -19,6 +19,7 @@ from bolide.console.ui.layout import page_header
 from bolide.console.ui.panels import Poll
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
+from bolide.operations.errors import NotFound
 from bolide.operations.messages.places import locate_message, message_queues, suggest_topics
 from bolide.operations.messages.views import Order
 
@@ -126,9 +127,7 @@ class _Search:
             )
 
     def _text_field(self, label: str, value: str, placeholder: str = "") -> ui.input:
-        field = fields.text(label, value)
-        if placeholder:
-            field.props["placeholder"] = placeholder
+        field = fields.text(label, value, placeholder=placeholder)
         field.on("keydown.enter", self._search)
         return field
 
@@ -278,7 +277,11 @@ class _Search:
 
     async def _locate(self) -> None:
         """Find the topic of an id that came without one."""
-        place = await self._view.run(locate_message, message_id=self._query.id)
+        try:
+            place = await self._view.run(locate_message, message_id=self._query.id)
+        except NotFound:
+            self._results.show_unknown_topic()
+            return
         if self._topic.is_deleted:  # the user has left
             return
         self._topic.value = place.topic
