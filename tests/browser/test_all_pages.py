@@ -44,6 +44,8 @@ def visit(page: Page, path: str) -> None:
     expect(page).to_have_url(re.compile(f"{re.escape(path)}$"))
     expect(page.locator("main h1, main [role=heading][aria-level='1']")).to_be_visible()
     expect(page.locator(SETTLED)).to_have_count(0)
+    if path in PAGES and PAGES[path].section is not None:
+        expect(page.locator("nav.side [aria-current=page]")).to_have_attribute("href", path)
 
 
 def looks_wrong(page: Page, path: str, language: str) -> list[str]:

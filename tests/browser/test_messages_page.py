@@ -98,6 +98,9 @@ def test_a_search_is_made_paged_shared_and_equal_to_the_api(
     expect(rows(page).first).to_have_text(re.compile(re.escape(first.split("\t")[1])))
 
     page.get_by_text("Filters", exact=True).click()
+    labelled = page.locator(".q-field:has(input[placeholder]):has(.q-field__label)")
+    assert labelled.count() >= 4
+    expect(labelled.and_(page.locator(":not(.q-field--float)"))).to_have_count(0)
     page.get_by_label("JSON path", exact=True).fill("$.total >= 1270")
     page.get_by_label("JSON path", exact=True).press("Enter")
     expect(rows(page)).to_have_count(3)
@@ -107,14 +110,30 @@ def test_a_search_is_made_paged_shared_and_equal_to_the_api(
     page.get_by_label("JSON path", exact=True).press("Enter")
     expect(page.locator("[data-state=error]")).to_contain_text("does not begin with $")
 
+
+def test_messages_are_found_by_key_id_and_place(page: Page, site: Site, sent: list[str]) -> None:
     page.goto(f"/messages?topic={TOPIC}&by=key&key=order-77")
     expect(rows(page)).to_have_count(1)
     page.goto(f"/messages?topic={TOPIC}&by=id&id={sent[5]}")
     expect(rows(page)).to_contain_text("order-5")
     page.goto(f"/messages?topic={TOPIC}&by=queue&queue=broker-a/1&offset=10&order=oldest")
     expect(rows(page).first).to_contain_text("broker-a/1 @ 10")
+    page.goto(f"/messages?topic={TOPIC}&by=queue&queue=broker-a/1&offset=9000")
+    expect(page.get_by_text(f"The queue ends at offset {COUNT // 2 - 1}.")).to_be_visible()
+    expect(rows(page).first).to_contain_text(f"broker-a/1 @ {COUNT // 2 - 1}")
     page.goto("/messages?topic=Nowhere")
     expect(page.locator("[data-state=error]")).to_contain_text("Nowhere")
+
+
+def test_an_id_that_no_message_has_is_no_error(page: Page, site: Site, sent: list[str]) -> None:
+    unknown = sent[5][:-4] + "FFFF"
+    for path in (f"/messages?topic={TOPIC}&by=id&id={unknown}", f"/messages/{TOPIC}/{unknown}"):
+        page.goto(path)
+        expect(page.get_by_text("No message of the topic has this id.")).to_be_visible()
+        expect(page.locator("[data-state=error]:visible")).to_have_count(0)
+    expect(page.get_by_role("region", name="In the consumer groups")).to_be_hidden()
+    page.goto(f"/messages?id={unknown}")
+    expect(page.get_by_text("The id alone does not tell the topic.")).to_be_visible()
 
 
 def test_new_messages_appear_in_the_live_tail(page: Page, site: Site, sent: list[str]) -> None:
@@ -129,6 +148,14 @@ def test_new_messages_appear_in_the_live_tail(page: Page, site: Site, sent: list
     in_thread(send)
     expect(rows(page)).to_have_count(1, timeout=4000)
     expect(rows(page)).to_contain_text("fresh")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    status = page.locator(".message-progress")
+    expect(status).to_have_text("Paused · 1 shown")
+    in_thread(send)
+    page.wait_for_timeout(1500)
+    expect(status).to_have_text("Paused · 1 shown")
+    page.get_by_role("button", name="Go on", exact=True).click()
+    expect(status).to_have_text("Live · 2 shown")
 
 
 def test_one_message_its_groups_its_trace_and_a_copy_of_it(
@@ -167,6 +194,16 @@ def test_one_message_its_groups_its_trace_and_a_copy_of_it(
         expect(steps.nth(step)).to_contain_text(text)
 
 
+def test_why_a_group_has_consumed_a_message_is_said_in_chinese(
+    browser: Browser, site: Site, logged_in: Any, sent: list[str]
+) -> None:
+    with watched_page(browser, site, logged_in, language="zh-CN") as page:
+        page.goto(f"/messages/{TOPIC}/{sent[9]}")
+        row = page.get_by_role("row").filter(has_text=GROUP)
+        expect(row).to_contain_text("已越过该消息")
+        assert not re.search("[a-z]{3}", row.inner_text().replace(GROUP, ""))
+
+
 def test_hostile_messages_are_shown_and_not_obeyed(
     browser: Browser, site: Site, logged_in: Any, sent: list[str]
 ) -> None:
@@ -187,3 +224,50 @@ def test_hostile_messages_are_shown_and_not_obeyed(
         with page.expect_download() as download:
             page.get_by_role("button", name="Download the body").click()
         assert download.value.path().read_bytes() == BODIES[-1]
+
+
+def test_back_and_forward_go_through_searches_pages_and_tabs(
+    page: Page, site: Site, sent: list[str]
+) -> None:
+    page.goto("/messages")
+    page.get_by_label("Topic", exact=True).fill(TOPIC)
+    page.get_by_role("button", name="Search", exact=True).click()
+    expect(rows(page)).to_have_count(50)
+    newest = rows(page).first.inner_text()
+    page.get_by_role("button", name="Older", exact=True).click()
+    expect(rows(page).first).not_to_have_text(newest, use_inner_text=True)
+    older = rows(page).first.inner_text()
+    page.go_back()
+    expect(rows(page).first).to_have_text(newest, use_inner_text=True)
+    assert query_of(page) == {"topic": [TOPIC]}
+    page.go_back()
+    expect(page.get_by_text("Choose a topic.")).to_be_visible()
+    assert query_of(page) == {}
+    page.go_forward()
+    expect(rows(page).first).to_have_text(newest, use_inner_text=True)
+    page.go_forward()
+    expect(rows(page).first).to_have_text(older, use_inner_text=True)
+    page.reload()
+    expect(rows(page).first).to_have_text(older, use_inner_text=True)
+    page.go_back()
+    expect(rows(page).first).to_have_text(newest, use_inner_text=True)
+
+    page.goto(f"/topics/{TOPIC}")
+    page.get_by_role("tab", name="Queues", exact=True).click()
+    expect(page).to_have_url(re.compile("tab=queues"))
+    page.get_by_role("tab", name="Groups", exact=True).click()
+    expect(page).to_have_url(re.compile("tab=groups"))
+    page.go_back()
+    chosen = page.get_by_role("tab", selected=True)
+    expect(chosen).to_have_text("Queues")
+    page.go_back()
+    expect(chosen).to_have_text("Overview")
+    page.go_forward()
+    expect(chosen).to_have_text("Queues")
+
+    page.goto("/topics")
+    search = page.get_by_label("Search by name", exact=True)
+    search.press_sequentially("Browser", delay=400)
+    expect(page).to_have_url(re.compile("search=Browser(&|$)"))
+    page.go_back()
+    expect(chosen).to_have_text("Queues")

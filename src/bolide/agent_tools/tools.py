@@ -74,7 +74,7 @@ def make_tools(
 def name_operations(
     operations: Iterable[Operation[Any, Any]],
 ) -> dict[str, Operation[Any, Any]]:
-    """Names such as `topics_list`, of topics.list_topics; `groups_reset_offsets` stays.
+    """Names such as `topics_list`, of topics.list_topics; `consumers_reset_offsets` stays.
 
     The name says the subject once, unless that would leave two operations with one name.
     """
@@ -89,11 +89,16 @@ def name_operations(
 
 
 def _short_name(operation: Operation[Any, Any]) -> str:
+    """The subject is left out where it stands for itself: `list_name_servers` is not of servers."""
     module, _, function = operation.name.partition(".")
+    verb, _, rest = function.partition("_")
     for subject in (module, module.removesuffix("s")):
-        rest = function.removesuffix(f"_{subject}").removeprefix(f"{subject}_")
-        if rest != function:
-            return f"{module}_{rest}"
+        if function.startswith(f"{subject}_"):
+            return f"{module}_{function.removeprefix(f'{subject}_')}"
+        if rest == subject:
+            return f"{module}_{verb}"
+        if rest.startswith(f"{subject}_"):
+            return f"{module}_{verb}_{rest.removeprefix(f'{subject}_')}"
     return f"{module}_{function}"
 
 

@@ -12,7 +12,7 @@ from bolide import Message, Producer, PushConsumer, Trace
 from bolide.operations.errors import BadInput, Conflict, NotFound
 from bolide.operations.messages.resending import CopyChanges
 from bolide.operations.messages.tail import follow
-from bolide.operations.messages.views import BodyKind, GroupState, MessageList, Order
+from bolide.operations.messages.views import BodyKind, GroupState, MessageList, Order, StateReason
 from bolide.protocol.refusals import TopicNotFound
 from tests.support import admin_cluster
 from tests.support.aio import PATIENCE, on_loop, until
@@ -234,7 +234,7 @@ async def test_bodies_are_shown_without_harm_and_downloaded_whole(cluster: Serve
         assert len(big.text or "") < 100_000
         whole = await desk("messages.message_body", topic=topic, message_id=ids[-1])
         assert base64.b64decode(whole.base64) == huge
-        line = await desk("messages.download_message", topic=topic, message_id=ids[4])
+        line = await desk("messages.download_one", topic=topic, message_id=ids[4])
         assert json.loads(line.lines)["body_base64"] == base64.b64encode(HOSTILE[4]).decode()
 
 
@@ -306,6 +306,11 @@ async def test_groups_resending_and_traces_of_one_message(  # noqa: PLR0915  one
         assert states["late"] is GroupState.PENDING
         by_group = {each.group: each for each in page.items}
         assert "filter red does not match" in by_group["reds"].reason
+        assert by_group["reds"].filter == "red"
+        unmatched = {StateReason.NO_MATCH, StateReason.PASSED_NO_MATCH}
+        assert by_group["reds"].reason_code in unmatched
+        assert by_group["all"].reason_code is StateReason.PASSED_AND_MATCHES
+        assert (by_group["late"].reason_code, by_group["late"].distance) == (StateReason.NEXT, 0)
         assert (by_group["late"].online, by_group["all"].online) == (False, True)
         assert by_group["all"].clients == [all_.client_id]
         few = await desk("messages.message_groups", **at, search="re", size=1)

@@ -1,8 +1,10 @@
 """`bolide mcp` without a cluster: the tools, their results, and confirmations."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from bolide.operations.door import AuditEntry
 from tests.support.agent_operations import OWN, SHELF
 from tests.support.aio import on_loop, until
 
+DOCS = Path(__file__).parents[3] / "docs"
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 WRITER = Access(user="anna", role=Role.OPERATOR, allow_writes=True)
 DROP = "agent_operations_drop_row"
@@ -136,6 +139,10 @@ def test_names_say_the_subject_once() -> None:
         "topics.create_topic": "topics_create",
         "sending.sending_options": "sending_options",
     }
+    assert named("dead_letters.list_dead_letter_groups", "servers.list_name_servers") == {
+        "dead_letters.list_dead_letter_groups": "dead_letters_list_groups",
+        "servers.list_name_servers": "servers_list_name_servers",
+    }
     assert named("groups.reset_offsets") == {"groups.reset_offsets": "groups_reset_offsets"}
     assert named("topics.delete_topic", "topics.delete_topics") == {
         "topics.delete_topic": "topics_delete_topic",
@@ -149,6 +156,11 @@ def test_every_operation_of_the_catalog_becomes_a_tool() -> None:
     assert {each.operation.name for each in tools.values()} == set(OPERATIONS)
     assert [name for name, each in tools.items() if not each.tool.description] == []
     assert [name for name in tools if len(name) > 48] == []
+    singular = [tuple(word.removesuffix("s") for word in name.split("_")) for name in tools]
+    assert len(singular) == len(set(singular)), "names that differ only by an s"
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", (DOCS / "how-to/agents.md").read_text()))
+    assert "topics_list" in named
+    assert named - set(tools) == set()
 
 
 @ERAS

@@ -6,6 +6,12 @@
   if (!/(^|; )bolide_time_zone=/.test(document.cookie)) {
     setCookie(`bolide_time_zone=${zone()}`);
   }
+  window.markCurrentPage = (paths) => {
+    for (const link of document.querySelectorAll(".side-link")) {
+      if (paths.includes(link.getAttribute("href"))) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+  };
   const openSide = (open) => {
     document.body.classList.toggle("side-open", open);
     if (open) document.querySelector(".side a")?.focus();

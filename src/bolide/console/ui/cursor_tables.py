@@ -58,8 +58,7 @@ class CursorTable(DataTable[T]):
 
     def first_page(self) -> None:
         """Load the first part: the filters have changed."""
-        self._before, self._cursor = [], ""
-        self._go()
+        self._turn_to_first(push=False)
 
     async def _load_as_page(self, request: ListRequest) -> Page[T]:
         part = await self._load_part(self._cursor, request.size)
@@ -89,7 +88,7 @@ class CursorTable(DataTable[T]):
             if self._summary:
                 ui.label(self._summary).props('role="status"')
             if self._cursor or self._next:
-                self._button("first_page", t("First part"), self.first_page, bool(self._cursor))
+                self._button("first_page", t("First part"), self._turn_to_first, bool(self._cursor))
                 self._button("chevron_left", t("Previous page"), self._back, bool(self._before))
                 self._button("chevron_right", t("Next page"), self._forth, bool(self._next))
 
@@ -97,6 +96,10 @@ class CursorTable(DataTable[T]):
         button = ui.button(icon=icon, on_click=act)
         name_element(button.props("flat round dense"), label)
         button.set_enabled(enabled)
+
+    def _turn_to_first(self, *, push: bool = True) -> None:
+        self._before, self._cursor = [], ""
+        self._go(push=push)
 
     def _back(self) -> None:
         self._cursor = self._before.pop() if self._before else ""
@@ -107,11 +110,11 @@ class CursorTable(DataTable[T]):
         self._cursor = self._next
         self._go()
 
-    def _go(self) -> None:
+    def _go(self, *, push: bool = True) -> None:
         if self._on_select is not None:  # ticks of rows that are not shown would surprise
             if self._table is not None:
                 self._table.selected = []
                 self._table.update()
             self._on_select([])
-        self._view.set_query(**{f"{self._prefix}cursor": self._cursor})
+        self._view.set_query(push=push, **{f"{self._prefix}cursor": self._cursor})
         self.reload()

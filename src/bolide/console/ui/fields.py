@@ -18,11 +18,15 @@ def text(
     check: Check | None = None,
     hint: str = "",
     password: bool = False,
+    placeholder: str = "",
 ) -> ui.input:
     field = ui.input(label=label, value=value, validation=check, password=password)
     field.props("outlined dense autocomplete=off").classes("full")
     if hint:
         field.props["hint"] = hint
+    if placeholder:  # the label of an empty field is in its place, unless it stays above
+        field.props["placeholder"] = placeholder
+        field.props("stack-label")
     return field
 
 

@@ -87,8 +87,8 @@ def tabs(view: View, names: Mapping[str, str], build: Callable[[str], None]) -> 
         chosen = next(iter(names))
 
     def show(name: str) -> None:
-        view.query = {}
-        view.set_query(tab=name if name != next(iter(names)) else None)
+        others = dict.fromkeys(view.query)
+        view.set_query(push=True, **{**others, "tab": name if name != next(iter(names)) else None})
         place.clear()
         with place:
             build(name)

@@ -14,6 +14,9 @@ from bolide.protocol.refusals import RequestCodeNotSupported
 
 T = TypeVar("T")
 
+_NOTHING = object()
+"""What no answer is equal to."""
+
 
 class Panel(Generic[T]):
     """Shows what `load` returns, and loads it again every so often.
@@ -46,7 +49,7 @@ class Panel(Generic[T]):
         self._render = render
         self._is_empty = is_empty
         self._empty = empty
-        self._shown: object = None
+        self._shown: object = _NOTHING
         with ui.element("section").classes("panel") as self.element:
             loading()
         self._poll = Poll(view, load, self._show, on_error=self._show_error, every=every)
@@ -67,7 +70,7 @@ class Panel(Generic[T]):
                 self._render(data)
 
     def _show_error(self, error: BolideError) -> None:
-        self._shown = None
+        self._shown = _NOTHING
         self.element.clear()
         with self.element:
             error_state(self._view, error, self.reload)

@@ -129,9 +129,7 @@ class DataTable(Generic[T]):
 
     def first_page(self) -> None:
         """Load from the first row: the filters have changed."""
-        self._page = 1
-        self._remember()
-        self.reload()
+        self._turn(1, push=False)
 
     def _add_search(self, text: str) -> None:
         field = ui.input(placeholder=text, value=self._search, on_change=self._searched)
@@ -235,19 +233,19 @@ class DataTable(Generic[T]):
                 "sortBy": self._sort,
                 "descending": self._descending,
             }
-        self.first_page()
+        self._turn(1)
 
-    def _turn(self, page: int) -> None:
+    def _turn(self, page: int, *, push: bool = True) -> None:
         self._page = page
-        self._remember()
+        self._remember(push=push)
         self.reload()
 
     def _resize(self, event: events.ValueChangeEventArguments[Any]) -> None:
         if event.value and event.value != self._size:
             self._size = int(event.value)
-            self.first_page()
+            self._turn(1)
 
-    def _remember(self) -> None:
+    def _remember(self, *, push: bool) -> None:
         values: dict[str, object] = {
             "search": self._search,
             "sort": self._sort,
@@ -255,7 +253,8 @@ class DataTable(Generic[T]):
             "page": self._page if self._page > 1 else None,
             "size": self._size if self._size != 50 else None,
         }
-        self._view.set_query(**{f"{self._prefix}{key}": value for key, value in values.items()})
+        named = {f"{self._prefix}{key}": value for key, value in values.items()}
+        self._view.set_query(push=push, **named)
 
     def _show_footer(self) -> None:
         t = self._view.t

@@ -61,18 +61,26 @@ class View:
         """Whether to show what needs this role; `run` checks it again."""
         return self.session.role >= role
 
-    def set_query(self, **values: object) -> None:
-        """Put filters into the URL, without loading the page again; empty ones are left out."""
+    def set_query(self, *, push: bool = False, **values: object) -> None:
+        """Put filters into the URL, without loading the page again; empty ones are left out.
+
+        Args:
+            push: what was shown before is a page to go back to: for searches that are submitted
+                and for page turns, not for what changes with each key.
+            values: the filters.
+        """
+        before = dict(self.query)
         for key, value in values.items():
             if value is None or value in {"", False}:
                 self.query.pop(key, None)
             else:
                 self.query[key] = str(value)
         url = self.path + (f"?{urlencode(self.query)}" if self.query else "")
+        change = "pushState" if push and self.query != before else "replaceState"
         with self.client:
             self.client.sub_pages_router.current_path = url
             self.client.run_javascript(
-                f"history.replaceState({{page: {json.dumps(url)}}}, '', {json.dumps(url)})"
+                f"history.{change}({{page: {json.dumps(url)}}}, '', {json.dumps(url)})"
             )
 
     def tell(self, text: str) -> None:

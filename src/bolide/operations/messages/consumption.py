@@ -12,7 +12,7 @@ from bolide.operations.declaration import read
 from bolide.operations.errors import BadInput
 from bolide.operations.messages.filters import compile_filter, sql_matches
 from bolide.operations.messages.finding import messages_of_id
-from bolide.operations.messages.views import GroupState, MessageInGroup
+from bolide.operations.messages.views import GroupState, MessageInGroup, StateReason
 from bolide.operations.views import Page, failure_of, page_of, reason_of
 from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType, MessageModel, Subscription
@@ -83,22 +83,58 @@ async def state_in_group(cluster: Cluster, message: StoredMessage, group: str) -
     verdict = _verdict(message, committed, members)
     if verdict.state is GroupState.CONSUMED:
         verdict = await _failed_verdict(cluster, message, group) or verdict
+    offset = committed if isinstance(committed, int) else None
     return MessageInGroup(
         group=group,
         state=verdict.state,
-        reason=verdict.reason,
-        committed_offset=committed if isinstance(committed, int) else None,
+        reason=verdict.sentence(offset),
+        committed_offset=offset,
         online=online,
         clients=[each.client_id or "" for each in members.connection_set] if members else [],
         tries=verdict.tries,
+        reason_code=verdict.reason,
+        filter=verdict.filter,
+        distance=verdict.distance,
+        problem=verdict.problem,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
     state: GroupState
-    reason: str
+    reason: StateReason
+    filter: str | None = None
+    distance: int | None = None
+    problem: str | None = None
     tries: int | None = None
+
+    def sentence(self, committed: int | None) -> str:
+        """The reason in words."""
+        passed = f"the group's offset {committed} is past it"
+        failed = f"after {self.tries} failed {'try' if self.tries == 1 else 'tries'}"
+        return {
+            StateReason.BROADCASTS: "the group broadcasts: each client gets every message and"
+            " keeps its own offset",
+            StateReason.OFFSET_NOT_TOLD: f"its offset is not known: {self.problem}",
+            StateReason.OFFSETS_OUTSIDE: "the group pulls, and keeps its offsets outside of the"
+            " brokers",
+            StateReason.NO_OFFSET: "the group has committed no offset in this queue: it has"
+            " consumed nothing there, or its consumers keep their offsets themselves",
+            StateReason.NEXT: "it is the next message of the group in this queue",
+            StateReason.AHEAD: f"the group's offset {committed} is before it, {self.distance}"
+            " messages away",
+            StateReason.NO_MATCH: f"the group's filter {self.filter} does not match it",
+            StateReason.PASSED: f"{passed}; and what it subscribes to is not known while no"
+            " consumer is connected",
+            StateReason.PASSED_NOT_TRIED: f"{passed}; its filter of type {self.filter} is not"
+            " tried",
+            StateReason.PASSED_AND_MATCHES: f"{passed}, and its filter {self.filter} matches",
+            StateReason.PASSED_NO_MATCH: f"{passed}, and its filter {self.filter} does not match",
+            StateReason.AMONG_DEAD_LETTERS: "a copy is among the dead letters of the group,"
+            f" {failed}",
+            StateReason.CONSUMED_AT_RETRY: f"consumed from the retry topic, {failed}",
+            StateReason.AMONG_RETRIES: f"a copy waits in the retry topic of the group, {failed}",
+        }[self.reason]
 
 
 async def _members(cluster: Cluster, group: str) -> tuple[ConsumerConnections | None, bool | None]:
@@ -124,57 +160,36 @@ def _verdict(
     members: ConsumerConnections | None,
 ) -> _Verdict:
     if members is not None and members.message_model is MessageModel.BROADCASTING:
-        return _Verdict(
-            GroupState.UNKNOWN,
-            "the group broadcasts: each client gets every message and keeps its own offset",
-        )
+        return _Verdict(GroupState.UNKNOWN, StateReason.BROADCASTS)
     if isinstance(committed, BolideError):
-        return _Verdict(GroupState.UNKNOWN, f"its offset is not known: {reason_of(committed)}")
+        problem = reason_of(committed)
+        return _Verdict(GroupState.UNKNOWN, StateReason.OFFSET_NOT_TOLD, problem=problem)
     if committed is None:
-        return _without_offset(members)
-    if committed <= message.queue_offset:
-        if (told := _subscription(message, members)) and _matches(message, told) is False:
-            return _Verdict(
-                GroupState.FILTERED, f"the group's filter {told.sub_string} does not match it"
-            )
-        missing = message.queue_offset - committed
-        return _Verdict(
-            GroupState.PENDING,
-            f"the group's offset {committed} is before it, {missing} messages away"
-            if missing
-            else "it is the next message of the group in this queue",
-        )
-    return _of_the_past(message, committed, members)
-
-
-def _without_offset(members: ConsumerConnections | None) -> _Verdict:
-    if members is not None and members.consume_type is ConsumeType.CONSUME_ACTIVELY:
-        return _Verdict(
-            GroupState.UNKNOWN, "the group pulls, and keeps its offsets outside of the brokers"
-        )
-    return _Verdict(
-        GroupState.UNKNOWN,
-        "the group has committed no offset in this queue: it has consumed nothing there, or its"
-        " consumers keep their offsets themselves",
-    )
-
-
-def _of_the_past(
-    message: StoredMessage, committed: int, members: ConsumerConnections | None
-) -> _Verdict:
-    passed = f"the group's offset {committed} is past it"
+        pulls = members is not None and members.consume_type is ConsumeType.CONSUME_ACTIVELY
+        reason = StateReason.OFFSETS_OUTSIDE if pulls else StateReason.NO_OFFSET
+        return _Verdict(GroupState.UNKNOWN, reason)
     subscription = _subscription(message, members)
+    if committed <= message.queue_offset:
+        if subscription and _matches(message, subscription) is False:
+            expression = subscription.sub_string
+            return _Verdict(GroupState.FILTERED, StateReason.NO_MATCH, expression)
+        distance = message.queue_offset - committed
+        reason = StateReason.AHEAD if distance else StateReason.NEXT
+        return _Verdict(GroupState.PENDING, reason, distance=distance)
+    return _of_the_past(message, subscription)
+
+
+def _of_the_past(message: StoredMessage, subscription: Subscription | None) -> _Verdict:
     if subscription is None:
-        unsure = "and what it subscribes to is not known while no consumer is connected"
-        return _Verdict(GroupState.CONSUMED, f"{passed}; {unsure}")
+        return _Verdict(GroupState.CONSUMED, StateReason.PASSED)
     matches = _matches(message, subscription)
-    expression = subscription.sub_string
     if matches is None:
         kind = subscription.expression_type
-        return _Verdict(GroupState.CONSUMED, f"{passed}; its filter of type {kind} is not tried")
+        return _Verdict(GroupState.CONSUMED, StateReason.PASSED_NOT_TRIED, kind)
+    expression = subscription.sub_string
     if matches:
-        return _Verdict(GroupState.CONSUMED, f"{passed}, and its filter {expression} matches")
-    return _Verdict(GroupState.FILTERED, f"{passed}, and its filter {expression} does not match")
+        return _Verdict(GroupState.CONSUMED, StateReason.PASSED_AND_MATCHES, expression)
+    return _Verdict(GroupState.FILTERED, StateReason.PASSED_NO_MATCH, expression)
 
 
 def _subscription(
@@ -207,11 +222,7 @@ async def _failed_verdict(cluster: Cluster, message: StoredMessage, group: str) 
     dead = await _copies(cluster, dead_letter_topic(group), message)
     if dead:
         tries = dead[-1].reconsume_times
-        return _Verdict(
-            GroupState.DEAD,
-            f"a copy is among the dead letters of the group, {_tries(tries)}",
-            tries,
-        )
+        return _Verdict(GroupState.DEAD, StateReason.AMONG_DEAD_LETTERS, tries=tries)
     retries = await _copies(cluster, retry_topic(group), message)
     if not retries:
         return None
@@ -222,16 +233,8 @@ async def _failed_verdict(cluster: Cluster, message: StoredMessage, group: str) 
     except BolideError:
         committed = None
     if committed is not None and committed > last.queue_offset:
-        return _Verdict(
-            GroupState.CONSUMED, f"consumed from the retry topic, {_tries(tries)}", tries
-        )
-    return _Verdict(
-        GroupState.RETRYING, f"a copy waits in the retry topic of the group, {_tries(tries)}", tries
-    )
-
-
-def _tries(count: int) -> str:
-    return f"after {count} failed {'try' if count == 1 else 'tries'}"
+        return _Verdict(GroupState.CONSUMED, StateReason.CONSUMED_AT_RETRY, tries=tries)
+    return _Verdict(GroupState.RETRYING, StateReason.AMONG_RETRIES, tries=tries)
 
 
 async def _copies(cluster: Cluster, topic: str, message: StoredMessage) -> list[StoredMessage]:

@@ -9,13 +9,12 @@ from bolide.model.message import StoredMessage
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import read
 from bolide.operations.errors import BadInput
-from bolide.operations.messages.cursors import Cursor, cursor_text
+from bolide.operations.messages.cursors import cursor_text
 from bolide.operations.messages.filters import check_times, filter_of
 from bolide.operations.messages.finding import message_of
-from bolide.operations.messages.ranges import ranges_of, started_at
+from bolide.operations.messages.ranges import begin_search
 from bolide.operations.messages.scanning import QueueReader, Scan
 from bolide.operations.messages.views import Download, Order
-from bolide.operations.views import Failure
 
 MAX_COUNT = 1000
 MAX_BYTES = 16 * 1024 * 1024
@@ -80,21 +79,17 @@ async def download_messages(  # noqa: PLR0913  the options of a search
         begin_ms=begin_ms,
         end_ms=end_ms,
     )
-    failures: list[Failure] = []
-    if cursor:
-        spots = list(Cursor.decode(cursor, topic).spots)
-    else:
-        spots, failures = await ranges_of(
-            cluster,
-            topic,
-            broker=broker,
-            queue_id=queue_id,
-            begin_ms=begin_ms,
-            end_ms=end_ms,
-            order=order,
-        )
-        if offset is not None:
-            spots = started_at(spots, offset, order)
+    spots, _, failures = await begin_search(
+        cluster,
+        topic,
+        cursor=cursor,
+        broker=broker,
+        queue_id=queue_id,
+        offset=offset,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        order=order,
+    )
     readers = [QueueReader[str](topic, each, order is Order.OLDEST) for each in spots]
     scan = Scan(cluster.admin.messages, wanted, line_of, readers)
     lines = await _lines(scan, count)
@@ -120,7 +115,7 @@ async def _lines(scan: Scan[str], count: int) -> list[str]:
 
 
 @read("/messages/{topic}/ids/{message_id}/download")
-async def download_message(cluster: Cluster, topic: str, message_id: str) -> Download:
+async def download_one(cluster: Cluster, topic: str, message_id: str) -> Download:
     """Return one message as a JSON line, with its whole body.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from bolide.errors import BolideError
 from bolide.operations.cluster import Cluster
 from bolide.operations.errors import BadInput, NotFound, NotSupported
-from bolide.operations.messages.cursors import Spot
+from bolide.operations.messages.cursors import Cursor, Spot
 from bolide.operations.messages.views import Order
 from bolide.operations.views import Failure, failure_of
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -91,7 +91,42 @@ async def ranges_of(  # noqa: PLR0913  the options of a search
     return [each for each in positioned if each.low < each.high], [*failures, *failed.values()]
 
 
-def started_at(spots: Sequence[Spot], offset: int, order: Order) -> list[Spot]:
+async def begin_search(  # noqa: PLR0913  the options of a search
+    cluster: Cluster,
+    topic: str,
+    *,
+    cursor: str,
+    broker: str,
+    queue_id: int | None,
+    offset: int | None,
+    begin_ms: int | None,
+    end_ms: int | None,
+    order: Order,
+) -> tuple[list[Spot], bool, list[Failure]]:
+    """Where a search begins, or goes on with a cursor; and whether that one leads back.
+
+    Raises:
+        BadInput: the cursor is of another search, or an offset is given without its queue.
+        NotFound: the topic has no such broker or queue.
+    """
+    if cursor:
+        place = Cursor.decode(cursor, topic)
+        return list(place.spots), place.is_back, []
+    spots, failures = await ranges_of(
+        cluster,
+        topic,
+        broker=broker,
+        queue_id=queue_id,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        order=order,
+    )
+    if offset is not None:
+        spots = _started_at(spots, offset, order)
+    return spots, False, failures
+
+
+def _started_at(spots: Sequence[Spot], offset: int, order: Order) -> list[Spot]:
     """Begin at an offset of a queue, with the message there; raises BadInput without a queue."""
     if offset < 0:
         raise BadInput("offset", f"{offset} is negative")

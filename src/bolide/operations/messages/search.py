@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import read
 from bolide.operations.errors import BadInput
-from bolide.operations.messages.cursors import Cursor, Spot, cursor_text
+from bolide.operations.messages.cursors import Spot, cursor_text
 from bolide.operations.messages.filters import check_times, filter_of
-from bolide.operations.messages.ranges import ranges_of, started_at
+from bolide.operations.messages.ranges import begin_search
 from bolide.operations.messages.rows import row_of
 from bolide.operations.messages.scanning import QueueReader, Scan
 from bolide.operations.messages.views import MessageList, MessageRow, Order, QueueReach
@@ -77,23 +77,17 @@ async def search_messages(  # noqa: PLR0913  the options of a search
         begin_ms=begin_ms,
         end_ms=end_ms,
     )
-    failures: list[Failure] = []
-    is_back = False
-    if cursor:
-        place = Cursor.decode(cursor, topic)
-        spots, is_back = list(place.spots), place.is_back
-    else:
-        spots, failures = await ranges_of(
-            cluster,
-            topic,
-            broker=broker,
-            queue_id=queue_id,
-            begin_ms=begin_ms,
-            end_ms=end_ms,
-            order=order,
-        )
-        if offset is not None:
-            spots = started_at(spots, offset, order)
+    spots, is_back, failures = await begin_search(
+        cluster,
+        topic,
+        cursor=cursor,
+        broker=broker,
+        queue_id=queue_id,
+        offset=offset,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        order=order,
+    )
     ascending = (order is Order.OLDEST) != is_back
     readers = [QueueReader[MessageRow](topic, spot, ascending) for spot in spots]
     scan = Scan(cluster.admin.messages, wanted, row_of, readers)

@@ -197,6 +197,37 @@ class GroupState(StrEnum):
     """It cannot be told; the reason says why."""
 
 
+class StateReason(StrEnum):
+    """Why a message is in its state in a group."""
+
+    BROADCASTS = "broadcasts"
+    """The group broadcasts: each client keeps an offset of its own."""
+    OFFSET_NOT_TOLD = "offset not told"
+    """No broker tells the offset; `problem` says why."""
+    OFFSETS_OUTSIDE = "offsets outside"
+    """The group pulls, and keeps its offsets outside of the brokers."""
+    NO_OFFSET = "no offset"
+    """The group has committed none in the queue."""
+    NEXT = "next"
+    """It is the next message of the group in the queue."""
+    AHEAD = "ahead"
+    """The group's offset is before it, `distance` messages away."""
+    NO_MATCH = "no match"
+    """It is ahead, and the group's filter will not match it."""
+    PASSED = "passed"
+    """The group's offset is past it; the filter is not known while no consumer is connected."""
+    PASSED_NOT_TRIED = "passed, filter not tried"
+    """The group's offset is past it; only the broker can try a filter of this type."""
+    PASSED_AND_MATCHES = "passed, filter matches"
+    PASSED_NO_MATCH = "passed, filter does not match"
+    AMONG_DEAD_LETTERS = "among dead letters"
+    """A copy is among the dead letters of the group."""
+    CONSUMED_AT_RETRY = "consumed at retry"
+    """The group failed on it, and has consumed a copy from its retry topic."""
+    AMONG_RETRIES = "among retries"
+    """A copy waits in the retry topic of the group."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageInGroup:
     """The state of a message in one consumer group."""
@@ -213,6 +244,14 @@ class MessageInGroup:
     """The ids of the connected consumers."""
     tries: int | None
     """How often the group has failed on it, as far as its copies tell."""
+    reason_code: StateReason
+    """`reason` for programs; what it speaks of is in the other fields."""
+    filter: str | None = None
+    """The group's filter that matches or does not; the type of one that is not tried."""
+    distance: int | None = None
+    """Messages from the group's offset to it."""
+    problem: str | None = None
+    """Why the group's offset is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,7 +179,7 @@ class _Tester:
             "resource": f"{self._kind.value}:{self._resource.value.strip()}",
             "source": self._source.value.strip(),
         }
-        self._view.set_query(**question)
+        self._view.set_query(push=True, **question)
         return await self._view.run(
             check_access,
             username=question["user"],

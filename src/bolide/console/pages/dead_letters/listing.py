@@ -237,7 +237,7 @@ class _GroupPage:
             self._filters.pop(name, None)
             if value:
                 self._filters[name] = value
-            self._view.set_query(**{name: value})
+            self._view.set_query(push=False, **{name: value})
             if self._table is not None:
                 self._table.first_page()
             self._label_buttons()

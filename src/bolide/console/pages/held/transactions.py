@@ -157,7 +157,7 @@ class _List:
 
     def _filtered(self, name: str, event: Any) -> None:
         self._filters[name] = str(event.value or "").strip()
-        self._view.set_query(**{name: self._filters[name]})
+        self._view.set_query(push=False, **{name: self._filters[name]})
         self._table.first_page()
 
     async def _load(self, cursor: str, wanted: int) -> Part[Transaction]:

@@ -1,6 +1,7 @@
 """The page of one message: its permalink."""
 
 import base64
+from contextlib import suppress
 from urllib.parse import quote, urlencode
 
 from nicegui import ui
@@ -8,7 +9,7 @@ from nicegui import ui
 from bolide.console.pages.declaration import page
 from bolide.console.pages.messages.body import body_view
 from bolide.console.pages.messages.resending import ask_for_consumer, ask_for_copy
-from bolide.console.pages.messages.results import exact_time
+from bolide.console.pages.messages.results import exact_time, no_such_id
 from bolide.console.ui.formats import UNKNOWN, count, size
 from bolide.console.ui.layout import facts, page_header, section_title
 from bolide.console.ui.panels import Panel, note
@@ -19,8 +20,13 @@ from bolide.operations.errors import NotFound
 from bolide.operations.messages.bodies import printable
 from bolide.operations.messages.consumption import message_groups
 from bolide.operations.messages.detail import message_body, view_message, view_message_at
-from bolide.operations.messages.downloads import download_message
-from bolide.operations.messages.views import GroupState, MessageDetail, MessageInGroup
+from bolide.operations.messages.downloads import download_one
+from bolide.operations.messages.views import (
+    GroupState,
+    MessageDetail,
+    MessageInGroup,
+    StateReason,
+)
 from bolide.operations.views import Page
 
 TONES = {
@@ -52,9 +58,14 @@ class _MessagePage:
         ]
         page_header(view, message_id, crumbs=crumbs, actions=self._actions)
         Panel(view, self._load, self._render)
-        section_title(t("In the consumer groups"))
+        with ui.element("div") as self._groups:
+            section_title(t("In the consumer groups"))
+            self._group_table()
+
+    def _group_table(self) -> None:
+        t = self._t
         DataTable(
-            view,
+            self._view,
             [
                 Column(name="group", label=t("Group"), kind="link"),
                 Column(name="state", label=t("State"), kind="badge"),
@@ -92,19 +103,28 @@ class _MessagePage:
 
     # ---- the message
 
-    async def _load(self) -> MessageDetail:
-        try:
+    async def _load(self) -> MessageDetail | None:
+        """The message; None if there is no such one."""
+        with suppress(NotFound):
             return await self._view.run(view_message, topic=self._topic, message_id=self._id)
-        except NotFound:
-            place = _place_of(self._view.query.get("at", ""))
-            if place is None:
-                raise
-            broker, queue_id, offset = place
+        place = _place_of(self._view.query.get("at", ""))
+        if place is None:
+            return None
+        broker, queue_id, offset = place
+        with suppress(NotFound):
             return await self._view.run(
                 view_message_at, topic=self._topic, broker=broker, queue_id=queue_id, offset=offset
             )
+        return None
 
-    def _render(self, found: MessageDetail) -> None:
+    def _render(self, found: MessageDetail | None) -> None:
+        self._groups.set_visibility(found is not None)
+        if found is None:
+            no_such_id(self._view)
+        else:
+            self._show(found)
+
+    def _show(self, found: MessageDetail) -> None:
         t, row = self._t, found.row
         if found.copies > 1:
             by_id = urlencode({"topic": self._topic, "by": "id", "id": row.message_id})
@@ -166,7 +186,7 @@ class _MessagePage:
         await attempt(self._view, self._save_line())
 
     async def _save_line(self) -> None:
-        found = await self._view.run(download_message, topic=self._topic, message_id=self._id)
+        found = await self._view.run(download_one, topic=self._topic, message_id=self._id)
         with self._view.client:
             ui.download.content(found.lines, f"{_file_name(self._id)}.json")
 
@@ -210,11 +230,66 @@ class _MessagePage:
             "group_href": f"/consumers/{quote(found.group, safe='')}",
             "state": states[found.state],
             "state_tone": TONES[found.state],
-            "reason": found.reason,
+            "reason": self._reason(found),
             "offset": count(found.committed_offset),
             "tries": count(found.tries),
             "clients": clients or (UNKNOWN if found.online else offline[found.online]),
         }
+
+    def _reason(self, found: MessageInGroup) -> str:
+        """Why it is in its state, in the language of the page."""
+        t = self._t
+        named = {
+            "offset": count(found.committed_offset),
+            "filter": printable(found.filter or ""),
+            "tries": count(found.tries),
+            "distance": count(found.distance),
+            "problem": found.problem or "",
+        }
+        texts = {
+            StateReason.BROADCASTS: t(
+                "The group broadcasts: each client gets every message and keeps its own offset."
+            ),
+            StateReason.OFFSET_NOT_TOLD: t("Its offset is not known: {problem}", **named),
+            StateReason.OFFSETS_OUTSIDE: t(
+                "The group pulls, and keeps its offsets outside of the brokers."
+            ),
+            StateReason.NO_OFFSET: t(
+                "The group has no offset in this queue: it has consumed nothing there, or its"
+                " consumers keep their offsets themselves."
+            ),
+            StateReason.NEXT: t("It is the next message of the group in this queue."),
+            StateReason.AHEAD: t(
+                "The group's offset {offset} is before it, {distance} messages away.", **named
+            ),
+            StateReason.NO_MATCH: t("The group's filter {filter} does not match it.", **named),
+            StateReason.PASSED: t(
+                "The group's offset {offset} is past it; what it subscribes to is not known while"
+                " no consumer is connected.",
+                **named,
+            ),
+            StateReason.PASSED_NOT_TRIED: t(
+                "The group's offset {offset} is past it; its filter of type {filter} is not tried.",
+                **named,
+            ),
+            StateReason.PASSED_AND_MATCHES: t(
+                "The group's offset {offset} is past it, and its filter {filter} matches.", **named
+            ),
+            StateReason.PASSED_NO_MATCH: t(
+                "The group's offset {offset} is past it, and its filter {filter} does not match.",
+                **named,
+            ),
+            StateReason.AMONG_DEAD_LETTERS: t(
+                "A copy is among the dead letters of the group; failed tries: {tries}.", **named
+            ),
+            StateReason.CONSUMED_AT_RETRY: t(
+                "It was consumed from the retry topic; failed tries before: {tries}.", **named
+            ),
+            StateReason.AMONG_RETRIES: t(
+                "A copy waits in the retry topic of the group; failed tries: {tries}.", **named
+            ),
+        }
+        return texts[found.reason_code]
 
 
 def _place_of(text: str) -> tuple[str, int, int] | None:

@@ -22,6 +22,7 @@ from bolide.console.ui.panels import (
 from bolide.console.ui.tables import Action, Column, Row, simple_table
 from bolide.console.ui.view import View, attempt
 from bolide.errors import BolideError
+from bolide.operations.errors import NotFound
 from bolide.operations.messages.detail import view_message
 from bolide.operations.messages.downloads import download_messages
 from bolide.operations.messages.lookup import find_by_id, find_by_key
@@ -33,6 +34,7 @@ from bolide.operations.views import Failure
 _SIZE = 50
 _TAIL_ROWS = 200
 _SHORTEN = 80
+_NOTHING = MessageList(items=[], next=None, previous=None, scanned=0, remaining=0, reached_ms=None)
 
 
 class Results:
@@ -100,7 +102,10 @@ class Results:
         if query.by == By.TAIL:
             return number, None
         if query.by == By.ID:
-            found = await self._view.run(find_by_id, topic=query.topic, message_id=query.id)
+            try:
+                found = await self._view.run(find_by_id, topic=query.topic, message_id=query.id)
+            except NotFound:
+                return number, _NOTHING
         elif query.by == By.KEY:
             found = await self._view.run(find_by_key, topic=query.topic, **query.key_arguments())
         else:
@@ -117,6 +122,7 @@ class Results:
             and not found.failures
             and number == self._search_number
             and not self._is_stopped
+            and not self.element.is_deleted
         ):
             self._show_progress(found, is_searching=True)
             arguments = {**query.arguments, "cursor": found.next}
@@ -139,22 +145,47 @@ class Results:
         self._body.clear()
         with self._body:
             failures_note(self._view, found.failures)
+            self._note_offset(found)
             if found.items:
                 self._table(found.items)
             elif found.next:
                 empty_state(
                     self._t("Nothing found so far."), hint=self._t("Go on to search further.")
                 )
+            elif self._query.by == By.ID:
+                no_such_id(self._view)
             else:
                 empty_state(self._t("No message matches."), hint=self._hint_of_nothing())
         self._show_progress(found, is_searching=False)
         self._show_footer(found)
 
+    def show_unknown_topic(self) -> None:
+        """Say that the id that is searched does not lead to a topic."""
+        t = self._t
+        self._body.clear()
+        with self._body:
+            empty_state(t("The id alone does not tell the topic."), hint=t("Give a topic."))
+
+    def _note_offset(self, found: MessageList) -> None:
+        """Tell if the offset that was asked for is not one of the queue."""
+        t, place = self._t, self._query.place
+        if self._query.by != By.QUEUE or self._query.cursor or "offset" not in place:
+            return
+        offset = place["offset"]
+        for queue in found.queues:
+            if (queue.broker, queue.queue_id) != (place["broker"], place["queue_id"]):
+                continue
+            if offset >= queue.high:
+                last = count(queue.high - 1)
+                note(t("The queue ends at offset {last}.", last=last), kind="warning")
+            elif offset < queue.low:
+                note(t("The queue begins at offset {first}.", first=count(queue.low)))
+
     def _hint_of_nothing(self) -> str:
         t, query = self._t, self._query
-        if query.by in {By.ID, By.KEY}:
+        if query.by == By.KEY:
             return t("Messages of the last second may not be in the index yet.")
-        if query.filters or query.times:
+        if query.filters or query.times or query.place:
             return t("Everything in this range was looked at.")
         return t("The topic has no messages.")
 
@@ -218,20 +249,27 @@ class Results:
         if number != self._search_number or batch is None:
             return
         is_first = not self._tail_cursor
+        if self._is_stopped and not is_first:
+            return  # it was asked for before the pause; the next batch has it, too
         self._tail_cursor = batch.next
         self._skipped += batch.skipped
-        t = self._t
-        parts = [t("Live"), t("{count} shown", count=count(len(self._rows) + len(batch.items)))]
-        if self._skipped:
-            parts.append(t("{count} skipped", count=count(self._skipped)))
         if batch.items or is_first or batch.failures:
             self._rows = [*reversed(batch.items), *self._rows][:_TAIL_ROWS]
             self._body.clear()
             with self._body:
                 self._tail_rows(batch.failures)
-            parts[1] = t("{count} shown", count=count(len(self._rows)))
-        self._progress.text = " · ".join(parts)
+        self._show_tail_progress()
         self._show_buttons()
+
+    def _show_tail_progress(self) -> None:
+        t = self._t
+        parts = [
+            t("Paused") if self._is_stopped else t("Live"),
+            t("{count} shown", count=count(len(self._rows))),
+        ]
+        if self._skipped:
+            parts.append(t("{count} skipped", count=count(self._skipped)))
+        self._progress.text = " · ".join(parts)
 
     def _tail_rows(self, failures: list[Failure]) -> None:
         failures_note(self._view, failures)
@@ -248,10 +286,12 @@ class Results:
 
     def _pause_now(self) -> None:
         self._is_stopped = not self._is_stopped
-        self._pause.text = self._t("Go on") if self._is_stopped else self._t("Pause")
-        self._pause.props("icon=play_arrow" if self._is_stopped else "icon=pause")
+        self._show_buttons()
+        self._show_tail_progress()
 
     def _show_buttons(self) -> None:
+        self._pause.text = self._t("Go on") if self._is_stopped else self._t("Pause")
+        self._pause.props("icon=play_arrow" if self._is_stopped else "icon=pause")
         is_tail = self._query.by == By.TAIL
         self._stop.set_visibility(False)
         self._pause.set_visibility(is_tail and bool(self._query.topic))
@@ -327,6 +367,13 @@ class Results:
         if found.next:
             text += " · " + self._t("there are more: narrow the search, or use the API")
         self._view.tell(text)
+
+
+def no_such_id(view: View) -> None:
+    """The topic has no such message: not an error."""
+    t = view.t
+    hint = t("It was never stored, was deleted with its log file, or is not in the index yet.")
+    empty_state(t("No message of the topic has this id."), hint=hint)
 
 
 def exact_time(view: View, milliseconds: int | None) -> str:

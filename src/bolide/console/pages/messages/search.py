@@ -20,6 +20,7 @@ from bolide.console.ui.layout import page_header
 from bolide.console.ui.panels import Poll
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
+from bolide.operations.errors import NotFound
 from bolide.operations.messages.places import locate_message, message_queues, suggest_topics
 from bolide.operations.messages.views import Order
 
@@ -127,9 +128,7 @@ class _Search:
             )
 
     def _text_field(self, label: str, value: str, placeholder: str = "") -> ui.input:
-        field = fields.text(label, value)
-        if placeholder:
-            field.props["placeholder"] = placeholder
+        field = fields.text(label, value, placeholder=placeholder)
         field.on("keydown.enter", self._search)
         return field
 
@@ -219,11 +218,11 @@ class _Search:
             return t("Choose the queue of the offset.")
         return ""
 
-    def _turn(self, query: MessageQuery) -> None:
+    def _turn(self, query: MessageQuery, *, push: bool = True) -> None:
         """Search for something else, or go on elsewhere."""
         self._query = query
         blank = dict.fromkeys(self._view.query)
-        self._view.set_query(**{**blank, **query.to_url()})
+        self._view.set_query(push=push, **{**blank, **query.to_url()})
         self._results.start(query)
 
     def _copy_link(self) -> None:
@@ -280,9 +279,17 @@ class _Search:
 
     async def _locate(self) -> None:
         """Find the topic of an id that came without one."""
-        place = await self._view.run(locate_message, message_id=self._query.id)
+        try:
+            place = await self._view.run(locate_message, message_id=self._query.id)
+        except NotFound:
+            self._results.show_unknown_topic()
+            return
+        if self._topic.is_deleted:  # the user has left
+            return
         self._topic.value = place.topic
-        self._turn(replace(self._query, topic=place.topic))
+        # Back does not lead to the URL without the topic, which would lead here again.
+        is_of_url = self._view.query.get("id") == self._query.id
+        self._turn(replace(self._query, topic=place.topic), push=not is_of_url)
 
     async def _locate_now(self) -> None:
         try:

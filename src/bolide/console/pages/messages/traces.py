@@ -59,6 +59,7 @@ class _Search:
     def _search(self) -> None:
         trace_topic = (self._trace_topic.value or "").strip()
         self._view.set_query(
+            push=True,
             key=(self._key.value or "").strip(),
             topic=(self._topic.value or "").strip(),
             trace_topic=None if trace_topic == TRACE_TOPIC else trace_topic,
