@@ -222,6 +222,12 @@ async def watch_members(cluster: Cluster) -> None:
 
 # ---- what was seen
 
+
+def seen_brokers(cluster: Cluster) -> list[tuple[str, str]]:
+    """Name and address of the brokers that this process has seen in the last day."""
+    return [*_seen_by(cluster)]
+
+
 _Seen = dict[tuple[str, str], BrokerMember]
 """By name and address."""
 

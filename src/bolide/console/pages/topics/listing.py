@@ -108,7 +108,13 @@ class _Topics:
         known = {kind.value: count for kind, count in counts.kinds.items()}
         own = sum(count for kind, count in counts.kinds.items() if kind in OF_USERS)
         known |= {OWN: own, ALL: counts.total}
-        return {key: f"{name} ({known.get(key, 0):,})" for key, name in names.items()}
+        # Brokers that are away may have topics: none known is not none.
+        nothing = formats.UNKNOWN if counts.failures else "0"
+
+        def text(count: int) -> str:
+            return f"{count:,}" if count else nothing
+
+        return {key: f"{name} ({text(known.get(key, 0))})" for key, name in names.items()}
 
     async def _count(self) -> TopicCounts:
         return await self._view.run(count_topics)
