@@ -83,3 +83,5 @@ def test_what_only_bolide_offers_says_so(java_page: Page) -> None:
         expect(java_page.locator("main [role=heading][aria-level='1']")).to_be_visible()
         expect(java_page.locator(".state-loading")).to_have_count(0)
         expect(java_page.locator("main")).not_to_contain_text("Traceback")
+    java_page.goto("/audit")
+    expect(java_page.get_by_text("These brokers keep no audit")).to_be_visible()
