@@ -356,7 +356,7 @@ def _groups(view: View, found: list[LaggingGroup]) -> None:
         Column(name="lag", label=t("Backlog"), kind="number"),
         Column(name="trend", label=t("Last hour"), kind="trend"),
         Column(name="delay", label=t("Time lag"), kind="number"),
-        Column(name="rate", label=t("Out per second"), kind="number"),
+        Column(name="rate", label=t("Delivered/s, last minute"), kind="number"),
         Column(name="members", label=t("Clients"), kind="number"),
     ]
     rows = [
