@@ -222,8 +222,9 @@ async def _detail(cluster: Cluster, topic: str) -> TopicDetail:
         messages = messages or None
     average = await _average_bytes(cluster, topic, brokers)
     figures = (await visible_figures(cluster, [topic])).get(topic)
-    told_bytes = figures.bytes if figures else None
-    estimate = None if average is None or messages is None else round(average * messages)
+    size = figures.bytes if figures else None
+    if average is not None and messages is not None:
+        size = round(average * messages)
     writes = [each.last_write_ms for each in brokers if each.last_write_ms]
     rate = figures.rate_in if figures else None
     if rate is None and (rates := _all_known(each.rate_in for each in brokers)) is not None:
@@ -243,8 +244,8 @@ async def _detail(cluster: Cluster, topic: str) -> TopicDetail:
         last_write_ms=max(writes, default=None),
         rate_in=rate,
         average_bytes=average,
-        bytes=told_bytes if told_bytes is not None else estimate,
-        is_estimated=told_bytes is None and estimate is not None,
+        bytes=size,
+        is_estimated=bool(size),
         failures=distinct(failures),
     )
 

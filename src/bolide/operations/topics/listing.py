@@ -68,7 +68,7 @@ class TopicRow:
     messages: int | None = None
     """Messages stored now."""
     bytes: int | None = None
-    """None unless the brokers tell it; RocketMQ's do not."""
+    """Estimated from the mean size of a day's messages; None without one in the history."""
     last_write_ms: int | None = None
     """Milliseconds since 1970; None if unknown, or nothing is stored."""
     sampled_ms: int | None = None

@@ -170,7 +170,7 @@ class _Topics:
             "rate": formats.rate(row.rate_in),
             "messages": formats.short_count(row.messages),
             "messages_hint": None if row.messages is None else formats.count(row.messages),
-            "size": formats.size(row.bytes),
+            "size": f"≈ {formats.size(row.bytes)}" if row.bytes else formats.size(row.bytes),
             "last_write": _last_write(view, row),
             "last_write_hint": row.last_write_ms and formats.moment(view, row.last_write_ms),
         }
