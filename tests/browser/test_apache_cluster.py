@@ -93,3 +93,5 @@ def test_what_only_bolide_offers_says_so(java_page: Page) -> None:
     java_page.goto("/timers")
     expect(java_page.get_by_text("its timers are switched off")).to_have_count(1)
     expect(java_page.get_by_text("1 at level 18 (2h)")).to_be_visible()
+    java_page.goto("/audit")
+    expect(java_page.get_by_text("These brokers keep no audit")).to_be_visible()

@@ -8,6 +8,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
+from bolide.admin import AdminClient
+from bolide.protocol.bodies.groups import GroupConfig
 from tests.browser.site import BROKER, Site, log_in, serve_console, watched_page
 from tests.support.cluster_process import ClusterProcess, cluster_process
 
@@ -165,7 +167,11 @@ def _watch_it_come_and_go(browser: Browser, cluster: ClusterProcess, away: Site)
         expect(page.get_by_text("0 / 1", exact=True)).to_be_visible()
         os.kill(pid, signal.SIGCONT)
         expect(badge).to_have_text("up")
-        cluster.kill_broker()
+        with (
+            watched_page(browser, away, state) as topic,
+            watched_page(browser, away, state) as group,
+        ):
+            _check_that_nothing_known_is_not_nothing(cluster, away, topic, group)
         expect(badge).to_contain_text("stopped, last seen")
         with away.api() as api:
             (member,) = api.get("/cluster/brokers").json()["brokers"]
@@ -173,3 +179,35 @@ def _watch_it_come_and_go(browser: Browser, cluster: ClusterProcess, away: Site)
         cluster.start_broker()
         expect(badge).to_have_text("up")
         expect(page.get_by_text("1 / 1", exact=True)).to_be_visible()
+
+
+def _check_that_nothing_known_is_not_nothing(
+    cluster: ClusterProcess, away: Site, topic: Page, group: Page
+) -> None:
+    """What pages of a topic, of a group, and lists say when the broker stops."""
+
+    async def fill(admin: AdminClient) -> None:
+        await admin.topics.create("Kept", "DefaultCluster", queues=1)
+        await admin.groups.update(away.broker, GroupConfig(group_name="keepers"))
+
+    away.ask(fill)
+    topic.goto("/topics/Kept")
+    stored = topic.locator(".figure-card", has_text="Stored messages").locator(".figure-value")
+    expect(stored).to_have_text("0")
+    group.goto("/consumers/keepers")
+    clients = group.locator(".figure-card", has_text="Clients").locator(".figure-value")
+    expect(clients).to_have_text("0")
+    cluster.kill_broker()
+    expect(stored).to_have_text("—", timeout=30_000)
+    expect(topic.get_by_text("it is unknown whether there is a topic").first).to_be_visible()
+    expect(clients).to_have_text("—", timeout=30_000)
+    for path in ("/topics", "/consumers", "/dead-letters", "/producers", "/transactions"):
+        topic.goto(path)
+        unknown = topic.locator(".data-table [data-state=unknown]").first
+        expect(unknown).to_contain_text("Unknown: the servers that answer know of nothing here.")
+        told = topic.get_by_text("broker-a: not registered at the NameServers")
+        expect(told).to_be_visible()
+        if path == "/topics":
+            expect(topic.get_by_text("Topics of applications (—)")).to_be_visible()
+    topic.goto("/timers")
+    expect(topic.get_by_text("not registered at the NameServers").first).to_be_visible()

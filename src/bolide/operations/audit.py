@@ -17,6 +17,7 @@ from bolide.operations.audit_store import AuditQuery, StoredEntry
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import Role, read
 from bolide.operations.errors import BadInput
+from bolide.operations.servers.missing import missing_brokers
 from bolide.operations.views import MAX_PAGE_SIZE, Failure, failure_of, now_ms
 from bolide.protocol.bodies.audit import AuditRecord
 from bolide.protocol.codes import ResponseCode
@@ -97,6 +98,9 @@ class AuditList:
     """False: a broker has more records in this time than are looked at; ask for a shorter time."""
     console_recorded: bool
     """Whether the console records what is done through it."""
+    without_audit: list[str] = field(default_factory=list)
+    """Brokers that keep no audit, as RocketMQ's do not: of what is done there with other tools
+    nothing is recorded."""
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -136,7 +140,7 @@ async def list_changes(  # noqa: PLR0913  filters and paging of a list
     size = min(max(size, 1), MAX_PAGE_SIZE)
     page = max(page, 1)
     own, own_total = await _own(cluster, query, origin, page * size)
-    records, failures, complete = await _of_brokers(cluster, query, origin)
+    records, told = await _of_brokers(cluster, query, origin)
     total = own_total + len(records)
     page = min(page, max(-(-total // size), 1))
     merged = heapq.merge(own, records, key=lambda each: (-each.time_ms, each.id))
@@ -146,9 +150,10 @@ async def list_changes(  # noqa: PLR0913  filters and paging of a list
         total=total,
         page=page,
         size=size,
-        complete=complete,
+        complete=told.complete,
         console_recorded=cluster.own_audit is not None,
-        failures=failures,
+        without_audit=told.without_audit,
+        failures=told.failures,
     )
 
 
@@ -202,13 +207,23 @@ class _Recorded:
     changes: list[tuple[AuditedChange, str]]
     """Each with the text that a search looks at."""
     complete: bool
+    has_audit: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Which brokers told of their records, and which did not."""
+
+    complete: bool = True
+    without_audit: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
 
 
 async def _of_brokers(
     cluster: Cluster, query: AuditQuery, origin: AuditOrigin | None
-) -> tuple[list[AuditedChange], list[Failure], bool]:
+) -> tuple[list[AuditedChange], _Told]:
     if origin is AuditOrigin.CONSOLE:
-        return [], [], True
+        return [], _Told()
     since = query.since_ms or 0
     # All who look at the same span share one answer; each minute is another span.
     key = f"audit.brokers.{since // 60_000}"
@@ -216,12 +231,12 @@ async def _of_brokers(
     async def fetch() -> tuple[dict[Site, _Recorded], list[Failure]]:
         sites, failures = await masters(cluster)
         found, more = await ask_each(sites, lambda site: _read_broker(cluster, site, since))
-        return found, [*failures, *more]
+        return found, [*failures, *more, *await missing_brokers(cluster)]
 
     try:
         known, failures = await cluster.shared(key, fetch, seconds=_FRESH_SECONDS)
     except BolideError as error:  # the console's own is shown all the same
-        return [], [failure_of("NameServer", error)], True
+        return [], _Told(failures=[failure_of("NameServer", error)])
     found = [
         change
         for recorded in known.values()
@@ -229,7 +244,11 @@ async def _of_brokers(
         if _matches(query, change, text)
     ]
     found.sort(key=lambda each: (-each.time_ms, each.id))
-    return found, failures, all(recorded.complete for recorded in known.values())
+    return found, _Told(
+        complete=all(recorded.complete for recorded in known.values()),
+        without_audit=[site.broker for site, each in known.items() if not each.has_audit],
+        failures=failures,
+    )
 
 
 async def _read_broker(cluster: Cluster, site: Site, since_ms: int) -> _Recorded:
@@ -239,7 +258,7 @@ async def _read_broker(cluster: Cluster, site: Site, since_ms: int) -> _Recorded
         page = await audit.page(site.address, since_ms=since_ms)
         end = (await audit.page(site.address, since_ms=now_ms() + _DAY_MS, limit=1)).next_begin
     except RequestCodeNotSupported:
-        return _Recorded([], complete=True)
+        return _Recorded([], complete=True, has_audit=False)
     complete = not page.entries or end - page.entries[0].offset <= MAX_RECORDS
     if not complete:
         page = await audit.page(site.address, begin=end - MAX_RECORDS)

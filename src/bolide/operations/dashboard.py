@@ -54,7 +54,7 @@ class BrokerLoad:
     rate_in: float | None
     """Messages stored per second, without those of system topics; None for slaves."""
     rate_out: float | None
-    """Messages delivered per second."""
+    """Messages delivered per second, to all groups, over the last seconds."""
     disk: float | None
     """Part of its fullest disk that is in use, 0 to 1."""
     clients: int | None
@@ -115,6 +115,7 @@ class LaggingGroup:
     delay: float | None
     """Age in seconds of the oldest message that it has not consumed."""
     rate_out: float | None
+    """Messages delivered to it per second, over the last minute; brokers tell of some seconds."""
     members: int | None
     """Connected consumers."""
     dead_letters: int | None

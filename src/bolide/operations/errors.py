@@ -20,6 +20,10 @@ class NotFound(OperationError):
     """The cluster has no such object."""
 
 
+class Unknown(NotFound):
+    """It cannot be told whether the cluster has it: servers that may know are away."""
+
+
 class Conflict(OperationError):
     """The object exists already, or was changed by somebody else meanwhile."""
 

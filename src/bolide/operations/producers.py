@@ -9,6 +9,7 @@ from bolide.errors import BolideError
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import read
 from bolide.operations.errors import BadInput, NotSupported
+from bolide.operations.servers.missing import missing_from
 from bolide.operations.views import Failure, Page, failure_of, page_of, unknown_last
 from bolide.protocol.bodies.consumers import ProducerTable
 from bolide.protocol.refusals import RequestCodeNotSupported
@@ -108,7 +109,7 @@ async def _fetch(cluster: Cluster) -> tuple[list[ProducerRow], list[Failure]]:
         if isinstance(each, BolideError)
     ]
     tables = {name: each for name, each in answers.items() if isinstance(each, ProducerTable)}
-    return _merged(tables), failures
+    return _merged(tables), [*failures, *missing_from(cluster, info)]
 
 
 def _merged(tables: Mapping[str, ProducerTable]) -> list[ProducerRow]:

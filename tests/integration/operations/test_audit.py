@@ -14,7 +14,9 @@ from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import Role
 from bolide.operations.door import AuditEntry, Caller
 from bolide.operations.errors import BadInput
+from bolide.protocol.bodies.audit import AuditPage
 from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.refusals import RequestCodeNotSupported
 from tests.support.admin_cluster import Cluster as Servers
 from tests.support.aio import on_loop
 
@@ -104,3 +106,19 @@ async def test_both_audits_are_one_list_newest_first(
         monkeypatch.setattr(audit, "MAX_RECORDS", 1)
         cut = await list_changes.function(shown, origin=AuditOrigin.BROKER)
         assert (cut.complete, cut.items) == (False, [changed])
+        assert cut.without_audit == []
+
+
+@on_loop
+async def test_brokers_without_an_audit_are_named(
+    cluster: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AdminClient(cluster.name_server) as admin:
+
+        async def page(address: str, **_: object) -> AuditPage:
+            raise RequestCodeNotSupported("none")  # as RocketMQ's brokers
+
+        monkeypatch.setattr(admin.audit, "page", page)
+        shown = Cluster(admin=admin, name_servers=cluster.name_server)
+        found = await list_changes.function(shown)
+        assert (found.without_audit, found.items) == (["broker-a"], [])

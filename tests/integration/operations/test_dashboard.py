@@ -20,6 +20,7 @@ from bolide.operations.errors import BadInput, NotSupported
 from bolide.operations.history import History, Measure, Range
 from bolide.operations.history.store import Family, Tier
 from bolide.operations.producers import list_producers
+from bolide.operations.topics.listing import TopicSort, list_topics
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.topics import TopicConfig
@@ -148,6 +149,7 @@ async def test_the_dashboard_tells_what_goes_on_and_what_is_away(tmp_path: Path)
             assert (found.disk_broker, found.brokers[0].version[:6]) == ("broker-a", "Bolide")
 
             await check_rates(cluster, producer)
+            await check_sizes(cluster)
             clients = await overview_with(cluster, lambda o: o.clients == 1)
             assert clients.brokers[0].clients == 1, "the producer"
 
@@ -171,6 +173,17 @@ async def test_the_dashboard_tells_what_goes_on_and_what_is_away(tmp_path: Path)
 def rate_of(cluster: Cluster, topic: str) -> float:
     figures = history_of(cluster).topic_figures().get(topic)
     return (figures.rate_in or 0) if figures else 0
+
+
+async def check_sizes(cluster: Cluster) -> None:
+    """Topics are sorted by their size, which is estimated from what brokers count of a day."""
+
+    async def is_known() -> bool:
+        found = await list_topics.function(cluster, sort=TopicSort.SIZE, descending=True)
+        first = found.items[0]
+        return first.topic == "Orders" and (first.bytes or 0) > 60 * (first.messages or 1)
+
+    await eventually(is_known)
 
 
 async def check_rates(cluster: Cluster, producer: Producer) -> None:

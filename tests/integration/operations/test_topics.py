@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -19,7 +19,7 @@ from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import Role
 from bolide.operations.door import AuditEntry, Caller, Door
 from bolide.operations.errors import BadInput, ConfirmationNeeded, Conflict, NotFound
-from bolide.operations.history.figures import TopicFigures
+from bolide.operations.history.figures import BrokerFigures, TopicFigures
 from bolide.operations.history.history import History
 from bolide.operations.messages.sending import (
     BodyFormat,
@@ -387,6 +387,9 @@ class Sampled(History):
             )
             for number in range(1000, 1990)
         }
+
+    def broker_figures(self) -> Sequence[BrokerFigures]:
+        return []
 
 
 @on_loop

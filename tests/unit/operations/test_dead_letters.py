@@ -9,7 +9,7 @@ from bolide.operations.dead_letters import listing as dead_letters
 from bolide.operations.dead_letters.listing import list_dead_letter_groups
 from bolide.operations.dead_letters.views import body_preview
 from bolide.operations.errors import BadInput
-from bolide.operations.history.figures import GroupFigures
+from bolide.operations.history.figures import BrokerFigures, GroupFigures
 from bolide.operations.history.history import History
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import TopicList
@@ -42,6 +42,9 @@ class Known:
             name: GroupFigures(sampled=0, dead_letters=count)
             for name, count in (("billing", 3), ("shipping", 8))
         }
+
+    def broker_figures(self) -> list[BrokerFigures]:
+        return []
 
 
 def script(stage: Cast) -> Cluster:

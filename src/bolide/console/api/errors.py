@@ -31,6 +31,7 @@ from bolide.operations.errors import (
     NotFound,
     NotSupported,
     RoleTooLow,
+    Unknown,
 )
 from bolide.operations.views import reason_of
 from bolide.protocol.refusals import (
@@ -72,6 +73,7 @@ _STATUS: Iterable[tuple[tuple[type[BolideError], ...], int]] = (
     ((ConfirmationNeeded,), 428),
     ((BadInput, ConfigError, BadAddress, AttributeUnknown, InvalidParameter), 422),
     ((Conflict, TopicExists, GroupOffline, ConsumerNotOnline), 409),
+    ((Unknown,), 503),
     (_NOT_FOUND, 404),
     ((NotSupported, RequestCodeNotSupported), 501),
     ((CallTimedOut,), 504),

@@ -69,7 +69,10 @@ class _Audit:
             ],
             every=15.0,
             empty=t("Nothing was changed in this time."),
-            empty_hint=t("Changes made with this console and with any tool are recorded here."),
+            empty_hint=t(
+                "The console records what is done with it; Bolide's brokers record what any"
+                " tool does."
+            ),
             toolbar=self._toolbar,
         )
 
@@ -140,6 +143,15 @@ class _Audit:
                 )
             if not found.console_recorded:
                 note(t("This console does not record what is done through it."), kind="warning")
+            if found.without_audit:
+                note(
+                    t(
+                        "These brokers keep no audit, as RocketMQ's do not: {brokers}. What other"
+                        " tools do there is not recorded.",
+                        brokers=", ".join(found.without_audit),
+                    ),
+                    kind="warning",
+                )
 
     def _row(self, change: AuditedChange) -> Row:
         t, view = self._t, self._view

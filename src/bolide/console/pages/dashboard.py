@@ -175,7 +175,7 @@ def _broker_row(view: View, each: BrokerLoad) -> Row:
         None: (t("unknown"), "quiet"),
     }[each.is_up]
     return {
-        "key": each.series,
+        "key": f"{each.series} {each.address}",
         "name": each.name,
         "name_href": "/cluster",
         "state": state,
@@ -241,7 +241,7 @@ class _Charts:
 
     def use_brokers(self, brokers: Sequence[BrokerLoad]) -> None:
         """Draw a line for each of these brokers."""
-        names = tuple(each.series for each in brokers)[:_MOST_LINES]
+        names = tuple(dict.fromkeys(each.series for each in brokers))[:_MOST_LINES]
         if names != self._brokers:
             self._brokers = names
             if self._poll is not None:
@@ -356,7 +356,7 @@ def _groups(view: View, found: list[LaggingGroup]) -> None:
         Column(name="lag", label=t("Backlog"), kind="number"),
         Column(name="trend", label=t("Last hour"), kind="trend"),
         Column(name="delay", label=t("Time lag"), kind="number"),
-        Column(name="rate", label=t("Out per second"), kind="number"),
+        Column(name="rate", label=t("Delivered/s, last minute"), kind="number"),
         Column(name="members", label=t("Clients"), kind="number"),
     ]
     rows = [

@@ -68,6 +68,12 @@ class CursorTable(DataTable[T]):
             items=items, total=len(items), page=1, size=request.size, failures=part.failures
         )
 
+    def _show_unknown(self) -> None:
+        if self._next:
+            self._show_empty()
+        else:
+            super()._show_unknown()
+
     def _show_empty(self) -> None:
         self._table = None
         self._body.clear()

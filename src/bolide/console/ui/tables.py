@@ -6,7 +6,14 @@ from typing import Any, Generic, Literal, TypeVar
 
 from nicegui import events, ui
 
-from bolide.console.ui.panels import Poll, empty_state, error_state, failures_note, loading
+from bolide.console.ui.panels import (
+    Poll,
+    empty_state,
+    error_state,
+    failures_note,
+    loading,
+    unknown_state,
+)
 from bolide.console.ui.props import name_element
 from bolide.console.ui.view import View
 from bolide.errors import BolideError
@@ -154,7 +161,9 @@ class DataTable(Generic[T]):
         self._notes.clear()
         with self._notes:
             failures_note(self._view, page.failures)
-        if not rows:
+        if not rows and page.failures:
+            self._show_unknown()
+        elif not rows:
             self._show_empty()
         elif self._table is None:
             self._body.clear()
@@ -163,6 +172,13 @@ class DataTable(Generic[T]):
         elif self._table.rows != rows:
             self._table.update_rows(rows, clear_selection=False)
         self._show_footer()
+
+    def _show_unknown(self) -> None:
+        """Nobody told of a row, and somebody who may know of one did not answer."""
+        self._table = None
+        self._body.clear()
+        with self._body:
+            unknown_state(self._view.t("Unknown: the servers that answer know of nothing here."))
 
     def _show_empty(self) -> None:
         self._table = None

@@ -22,7 +22,8 @@ from bolide.model.names import (
     retrying_group,
 )
 from bolide.operations.cluster import Cluster
-from bolide.operations.errors import BadInput, NotFound
+from bolide.operations.errors import BadInput, NotFound, Unknown
+from bolide.operations.servers.missing import missing_from
 from bolide.operations.views import Failure, failure_of
 from bolide.protocol.bodies.groups import GroupConfig, GroupConfigTable
 
@@ -80,15 +81,19 @@ class Directory:
     groups: Mapping[str, KnownGroup]
     brokers: Mapping[str, Broker]
     failures: list[Failure] = field(default_factory=list)
+    """Brokers that did not answer, and those that are missing."""
+    missing: list[Failure] = field(default_factory=list)
+    """Brokers that are away: no NameServer knows what topics they have."""
 
     def group(self, name: str) -> KnownGroup:
-        """Raises NotFound, with the servers that could know the group but did not answer."""
+        """Raises NotFound, or Unknown with the servers that may know it but do not answer."""
         if name in self.groups:
             return self.groups[name]
         silent = "; ".join(f"{each.server}: {each.reason}" for each in self.failures)
-        raise NotFound(
-            f"no broker knows the consumer group {name!r}" + (f" ({silent})" if silent else "")
-        )
+        if silent:
+            text = f"it is unknown whether there is a consumer group {name!r}: no broker that"
+            raise Unknown(f"{text} answers knows it ({silent})")
+        raise NotFound(f"no broker knows the consumer group {name!r}")
 
     def brokers_of(self, group: KnownGroup) -> list[Broker]:
         """The brokers that can tell of a group; all of them, if none is known to have it."""
@@ -168,7 +173,9 @@ async def _read(cluster: Cluster) -> Directory:
     _add_topics(groups, topics)
     unasked = {each.server for each in failures}
     failures += [each for each in offset_failures if each.server not in unasked]
-    return Directory(groups=groups, brokers=brokers, failures=failures)
+    missing = missing_from(cluster, info)
+    failures += missing
+    return Directory(groups=groups, brokers=brokers, failures=failures, missing=missing)
 
 
 async def _groups_with_offsets(cluster: Cluster, broker: Broker) -> set[str]:

@@ -194,7 +194,7 @@ async def dead_letters_of(
 ) -> tuple[int | None, list[Failure]]:
     """Messages in its topic of dead letters; None if a broker of it does not answer."""
     if not group.has_dead_letters:
-        return 0, []
+        return None if directory.missing else 0, []
     topic = dead_letter_topic(group.name)
 
     async def count(broker: Broker) -> int:
@@ -206,7 +206,7 @@ async def dead_letters_of(
 
     async def count_all() -> tuple[int | None, list[Failure]]:
         counts, failures = await answers(directory.brokers_of(group), count)
-        return None if failures else sum(counts.values()), failures
+        return None if failures or directory.missing else sum(counts.values()), failures
 
     return await cluster.shared(f"consumers:dead:{group.name}", count_all, seconds=_SECONDS)
 

@@ -31,7 +31,8 @@ from bolide.operations.dead_letters.views import (
     selection_of,
 )
 from bolide.operations.declaration import read
-from bolide.operations.errors import BadInput, NotFound
+from bolide.operations.errors import BadInput, NotFound, Unknown
+from bolide.operations.servers.missing import missing_brokers, names_of
 from bolide.operations.views import Failure, Page, page_of, reason_of, unknown_last
 from bolide.operations.visibility import visible_groups
 from bolide.remoting.errors import RemotingError
@@ -67,9 +68,11 @@ async def list_dead_letter_groups(
     if len(found) <= MAX_COUNTED:
         rows, failures = await _counted(cluster, found)
         ordered = _ordered(rows, sort or "newest", descending=descending)
+        failures += await missing_brokers(cluster)
         return page_of(ordered, page=page, size=size, failures=failures)
     cut = page_of(await _ordered_names(cluster, found, sort, descending), page=page, size=size)
     rows, failures = await _counted(cluster, cut.items)
+    failures += await missing_brokers(cluster)
     return Page(items=rows, total=cut.total, page=cut.page, size=cut.size, failures=failures)
 
 
@@ -200,7 +203,15 @@ async def extent_of(cluster: Cluster, selection: Selection, failures: list[Failu
     try:
         return await cluster.admin.dead_letters.extent(selection, on_failure=_into(failures))
     except NoDeadLetters as error:
-        raise NotFound(reason_of(error)) from error
+        raise await _no_dead_letters(cluster, error) from error
+
+
+async def _no_dead_letters(cluster: Cluster, error: NoDeadLetters) -> NotFound:
+    """What to raise: brokers that are away may have some."""
+    away = await missing_brokers(cluster)
+    if not away:
+        return NotFound(reason_of(error))
+    return Unknown(f"{reason_of(error)}, but {names_of(away)} is away ({away[0].reason})")
 
 
 async def letter_at(
@@ -237,6 +248,8 @@ async def _shared_count(cluster: Cluster, group: str) -> tuple[DeadLetterGroup, 
         return await cluster.shared(
             f"dead letters {group}", lambda: _count(cluster, group), seconds=5
         )
+    except Unknown:
+        return DeadLetterGroup(group=group, topic=dead_letter_topic(group), messages=None), []
     except NotFound:  # deleted meanwhile
         return DeadLetterGroup(group=group, topic=dead_letter_topic(group), messages=0), []
     except BolideError as error:
@@ -251,14 +264,15 @@ async def _count(cluster: Cluster, group: str) -> tuple[DeadLetterGroup, list[Fa
     try:
         count = await cluster.admin.dead_letters.count(group, on_failure=_into(failures))
     except NoDeadLetters as error:
-        raise NotFound(reason_of(error)) from error
+        raise await _no_dead_letters(cluster, error) from error
+    away = await missing_brokers(cluster)
     row = DeadLetterGroup(
         group=group,
         topic=dead_letter_topic(group),
-        messages=count.messages,
+        messages=count.messages or (None if away else count.messages),
         oldest_ms=count.oldest_ms,
         newest_ms=count.newest_ms,
-        is_partial=bool(failures),
+        is_partial=bool(failures or away),
     )
     return row, failures
 

@@ -13,6 +13,7 @@ from bolide.model.names import PARK_PREFIX
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import change, read
 from bolide.operations.errors import BadInput, NotFound
+from bolide.operations.servers.missing import missing_brokers
 from bolide.operations.views import Failure, Page, failure_of, page_of, reason_of
 
 
@@ -69,7 +70,7 @@ async def list_parking_groups(
         if name.startswith(PARK_PREFIX) and search.lower() in name.lower()
     )
     cut = page_of(groups, page=page, size=size)
-    failures: list[Failure] = []
+    failures: list[Failure] = await missing_brokers(cluster)
 
     async def row(group: str) -> ParkingGroup:
         try:
@@ -114,7 +115,13 @@ async def list_parked_keys(
     ]
     cut = page_of(found, page=page, size=size)
     items = [_view(each) for each in cut.items]
-    return Page(items=items, total=cut.total, page=cut.page, size=cut.size)
+    return Page(
+        items=items,
+        total=cut.total,
+        page=cut.page,
+        size=cut.size,
+        failures=await missing_brokers(cluster),
+    )
 
 
 async def plan_parked(

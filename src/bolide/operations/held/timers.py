@@ -14,6 +14,7 @@ from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import change, read
 from bolide.operations.errors import BadInput, NotFound, NotSupported
 from bolide.operations.held.delays import DelayLevel, waiting_by_level
+from bolide.operations.servers.missing import NO_BROKER, missing_brokers
 from bolide.operations.views import reason_of
 from bolide.protocol.bodies.timers import PendingTimer
 from bolide.protocol.refusals import RequestCodeNotSupported
@@ -114,7 +115,14 @@ async def count_timers(cluster: Cluster) -> TimerCounts:
         return replace(timers, levels=await _levels(cluster, masters[name]))
 
     found = await gather_by_key(masters, counts)
-    return TimerCounts(brokers=list(found.values()))
+    away = [
+        BrokerTimers(
+            broker=each.server, address="", lists=None, timers=None, topics=[], failure=each.reason
+        )
+        for each in await missing_brokers(cluster, masters=True)
+        if each.reason != NO_BROKER
+    ]
+    return TimerCounts(brokers=[*found.values(), *away])
 
 
 @read("/timers")

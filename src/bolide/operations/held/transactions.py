@@ -20,6 +20,7 @@ from bolide.operations.errors import BadInput, Conflict, NotFound, NotSupported
 from bolide.operations.held.halves import FoundHalf, TransactionState, find_half
 from bolide.operations.held.timers import master_of, masters_of
 from bolide.operations.messages.sending import BodyFormat
+from bolide.operations.servers.missing import NO_BROKER, missing_brokers
 from bolide.operations.views import LIVE, Failure, failure_of, reason_of
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.transactions import OpenTransaction, Transactions
@@ -143,7 +144,14 @@ async def count_transactions(cluster: Cluster) -> TransactionCounts:
     """Count the open transactions of each broker, and those set aside."""
     masters = await masters_of(cluster)
     found = await gather_by_key(masters, lambda name: _counts(cluster, name, masters[name]))
-    return TransactionCounts(brokers=list(found.values()))
+    away = [
+        BrokerTransactions(
+            broker=each.server, lists=None, open=None, set_aside=None, failure=each.reason
+        )
+        for each in await missing_brokers(cluster, masters=True)
+        if each.reason != NO_BROKER
+    ]
+    return TransactionCounts(brokers=[*found.values(), *away])
 
 
 @read("/transactions")
@@ -163,12 +171,15 @@ async def list_transactions(  # noqa: PLR0913  filters
     part, which there may be even after a part without items.
     """
     masters = await masters_of(cluster)
-    if broker:
+    away = await missing_brokers(cluster, masters=True)
+    if broker in {each.server for each in away}:
+        masters = {}
+    elif broker:
         name, address = await master_of(cluster, broker)
         masters = {name: address}
     begins = _decode_cursor(cursor) if cursor else dict.fromkeys(masters, 0)
     size = min(max(size, 1), _MAX_SIZE)
-    failures: list[Failure] = []
+    failures = [each for each in away if broker in {"", each.server}]
     not_listing: list[str] = []
 
     async def page(name: str) -> Transactions | None:

@@ -54,9 +54,8 @@ class BrokerSampler:
     def remember(self, brokers: Iterable[BrokerFigures]) -> None:
         """Brokers that were known before this start; they are down until they are registered."""
         for each in brokers:
-            self.figures[each.key] = replace(
-                _empty(each, is_up=False, reason=NOT_REGISTERED), sampled=each.sampled
-            )
+            key = each.key if each.key not in self.figures else _key_of_former(each)
+            self.figures[key] = _not_registered(each)
 
     async def refresh_members(self) -> None:
         """Read from the NameServers which brokers there are."""
@@ -66,14 +65,30 @@ class BrokerSampler:
             self.failure = reason_of(exc)
             return
         self.failure = ""
-        registered = _members(info)
+        self._compare(_members(info))
+
+    def forget(self, address: str) -> None:
+        """Know a broker no more that is not registered and does not come back."""
+        for key, figures in list(self.figures.items()):
+            if figures.address == address and figures.reason == NOT_REGISTERED:
+                del self.figures[key]
+
+    def _compare(self, registered: Mapping[str, BrokerFigures]) -> None:
+        """Take over who is registered now; who was until lately is down.
+
+        A slave that is promoted changes its id, and so its key, but not its address.
+        """
+        addresses = {each.address for each in registered.values()}
         for key, figures in list(self.figures.items()):
             if key in registered:
-                continue
-            if time.time() - figures.sampled > _FORGET_AFTER:
+                if figures.address not in addresses:  # another broker has its id now
+                    self.producers.pop(figures.address, None)
+                    self.figures[_key_of_former(figures)] = _not_registered(figures)
+            elif figures.address in addresses or time.time() - figures.sampled > _FORGET_AFTER:
                 del self.figures[key]
-            elif figures.is_up or figures.reason != NOT_REGISTERED:
-                self._set_down(figures, NOT_REGISTERED)
+            elif figures.reason != NOT_REGISTERED:
+                self.producers.pop(figures.address, None)
+                self.figures[key] = _not_registered(figures)
         for key, member in registered.items():
             known = self.figures.get(key)
             if known is None or known.address != member.address:
@@ -130,16 +145,22 @@ class BrokerSampler:
         except TimeoutError:
             self._set_down(member, f"no answer within {_PATIENCE:g} s")
         except Refusal as exc:  # it is there, and does not tell
-            self.figures[member.key] = _empty(member, is_up=True, reason=reason_of(exc))
+            self._put(_empty(member, is_up=True, reason=reason_of(exc)))
         except BolideError as exc:
             self._set_down(member, reason_of(exc))
         else:
-            self.figures[member.key] = self._read(member, runtime)
+            self._put(self._read(member, runtime))
+
+    def _put(self, figures: BrokerFigures) -> None:
+        """Take over an answer, unless another broker has come in its place meanwhile."""
+        known = self.figures.get(figures.key)
+        if known is not None and known.address == figures.address:
+            self.figures[figures.key] = figures
 
     def _set_down(self, member: BrokerFigures, reason: str) -> None:
         self.producers.pop(member.address, None)
         down = _empty(member, is_up=False, reason=reason)
-        self.figures[member.key] = replace(down, sampled=self._last_answer(member))
+        self._put(replace(down, sampled=self._last_answer(member)))
 
     def _last_answer(self, member: BrokerFigures) -> float:
         known = self.figures.get(member.key)
@@ -214,6 +235,15 @@ def _empty(member: BrokerFigures, *, is_up: bool, reason: str) -> BrokerFigures:
         member, is_up=is_up, reason=reason, sampled=time.time(),
         rate_in=None, rate_out=None, disk=None, clients=None,
     )  # fmt: skip
+
+
+def _not_registered(member: BrokerFigures) -> BrokerFigures:
+    return replace(_empty(member, is_up=False, reason=NOT_REGISTERED), sampled=member.sampled)
+
+
+def _key_of_former(member: BrokerFigures) -> str:
+    """Under which a broker is kept whose name and id another one has."""
+    return f"{member.key} {member.address}"
 
 
 def _fullest_disk(runtime: Mapping[str, str]) -> float | None:

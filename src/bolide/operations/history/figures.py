@@ -24,7 +24,8 @@ class TopicFigures:
     last_write_ms: int | None = None
     """When the newest message was stored; None if none is stored."""
     bytes: int | None = None
-    """None unless the brokers tell it; RocketMQ's do not."""
+    """Estimated: the messages stored, times the mean size of those of the last day that they were
+    asked for; None until some are counted."""
     is_whole: bool = True
     """Whether all brokers of the topic answered."""
 

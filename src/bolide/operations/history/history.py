@@ -155,6 +155,10 @@ class History:
         """What the brokers told in the last seconds, and which of them did not answer."""
         return self._brokers.in_order()
 
+    def forget_broker(self, address: str) -> None:
+        """Know a broker no more that is not registered and does not come back."""
+        self._brokers.forget(address)
+
     @property
     def is_sampled(self) -> bool:
         """Whether all topics and groups were asked about, now or before a restart."""

@@ -29,6 +29,7 @@ from bolide.model.names import (
 from bolide.operations.history.figures import GroupFigures, TopicFigures
 from bolide.operations.history.group_parts import GroupPart
 from bolide.operations.history.rates import Counters
+from bolide.operations.history.sizes import MeanSizes
 from bolide.operations.views import reason_of
 from bolide.protocol.bodies.groups import GroupConfigTable
 from bolide.protocol.bodies.topics import TopicStats
@@ -96,6 +97,7 @@ class Rotation:
         """Why brokers, by address, did not tell something in this round."""
         self._away: dict[str, float] = {}
         self._counters: Counters[str] = Counters()
+        self._sizes = MeanSizes(admin)
         self._busy_asked = 0.0
         self._pause = 1 / rate
         self._requests = 0
@@ -146,6 +148,7 @@ class Rotation:
         self.topics.update(topics)
         self.groups.update(groups)
         self.system_topics.update(system_topics)
+        self._sizes.remember(topics)
         for topic, each in topics.items():  # for a rate after the first sample
             if each.end is not None:
                 at = monotonic() - (time.time() - each.sampled)
@@ -238,6 +241,7 @@ class Rotation:
         for name in self._routes.keys() - self._names:
             del self._routes[name]
         self._counters.keep_only(self._names)
+        self._sizes.keep_only(self._names)
         for by_group in self._consumers.values():
             for name in by_group.keys() - groups:
                 del by_group[name]
@@ -266,17 +270,27 @@ class Rotation:
             if topic in self.topics:
                 self.topics[topic] = TopicFigures(sampled=time.time(), is_whole=False)
             return None
-        parts = []
+        parts: dict[str, TopicStats | None] = {}
         for address in addresses:
             try:
                 part = await self._ask(address, partial(self._stats, address, topic))
             except TopicNotFound:  # the route is out of date
                 self._routes.pop(topic, None)
                 continue
-            parts.append(part)
-        figures = self._figures(topic, parts)
+            parts[address] = part
+        figures = self._figures(topic, parts.values())
+        if figures.messages and self._sizes.is_due(topic):
+            await self._ask_size(topic, parts)
+        figures = replace(figures, bytes=self._sizes.estimate(topic, figures.messages))
         self.topics[topic] = figures
         return figures
+
+    async def _ask_size(self, topic: str, parts: Mapping[str, TopicStats | None]) -> None:
+        """Ask the broker that has most of the topic; the mean of the others is much the same."""
+        most = max(parts, key=lambda at: _stored(parts[at]))
+        with suppress(TimeoutError):
+            self._requests += 1  # besides the one that `_one` counts
+            await self._one(lambda: self._sizes.ask(topic, most))
 
     async def _stats(self, address: str, topic: str) -> TopicStats:
         return await self._one(lambda: self._admin.topics.stats_at(address, topic))
@@ -294,7 +308,7 @@ class Rotation:
         return TopicFigures(
             sampled=time.time(),
             rate_in=rate,
-            messages=sum(max(q.max_offset - q.min_offset, 0) for q in bounds),
+            messages=sum(map(_stored, told)),
             end=end,
             queues=len(bounds),
             last_write_ms=newest if newest > 0 else None,
@@ -416,3 +430,9 @@ class Rotation:
         await asyncio.sleep(self._pause)
         async with asyncio.timeout(_PATIENCE):
             return await request()
+
+
+def _stored(part: TopicStats | None) -> int:
+    """Messages stored at a broker; 0 if it did not tell."""
+    bounds = () if part is None else part.offset_table.values()
+    return sum(max(each.max_offset - each.min_offset, 0) for each in bounds)

@@ -200,7 +200,10 @@ async def forget_stopped(cluster: Cluster, *, address: str) -> BrokerMember:
         raise NotFound(f"no broker with the address {address} was seen")
     if found.state is not MemberState.STOPPED:
         raise Conflict(f"{found.name} at {address} is registered: it would be listed again")
-    _seen_by(cluster).pop((found.name, address))
+    _seen_by(cluster).pop((found.name, address), None)
+    if cluster.history is not None:
+        cluster.history.forget_broker(address)
+    cluster.forget("missing brokers")
     return found
 
 
@@ -218,6 +221,12 @@ async def watch_members(cluster: Cluster) -> None:
 
 
 # ---- what was seen
+
+
+def seen_brokers(cluster: Cluster) -> list[tuple[str, str]]:
+    """Name and address of the brokers that this process has seen in the last day."""
+    return [*_seen_by(cluster)]
+
 
 _Seen = dict[tuple[str, str], BrokerMember]
 """By name and address."""

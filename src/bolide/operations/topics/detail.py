@@ -11,6 +11,7 @@ from bolide.errors import BolideError
 from bolide.model.names import READ, WRITE
 from bolide.operations.cluster import Cluster
 from bolide.operations.declaration import read
+from bolide.operations.servers.missing import missing_brokers
 from bolide.operations.topics.figures import (
     LIVE_SECONDS,
     distinct,
@@ -132,6 +133,7 @@ async def list_queues(
     """List the queues of a topic with their bounds, by broker and number."""
     route = await require_route(cluster, topic)
     stats, failures = await _stats(cluster, topic, route)
+    failures = [*failures, *await missing_brokers(cluster)]
     data = {each.broker_name: each for each in route.queue_datas}
     queues = []
     for queue, bounds in sorted(stats.offset_table.items()):
@@ -168,7 +170,8 @@ async def list_groups(
         seconds=LIVE_SECONDS,
     )
     found = [name for name in names if search.strip().lower() in name.lower()]
-    shown = page_of(found, page=page, size=size, failures=map(named_failure, failed))
+    failures = [*map(named_failure, failed), *await missing_brokers(cluster)]
+    shown = page_of(found, page=page, size=size, failures=failures)
     groups = await gather_by_key(
         shown.items,
         lambda group: cluster.shared(
@@ -205,7 +208,9 @@ async def _detail(cluster: Cluster, topic: str) -> TopicDetail:
         told = TopicPermission.of(data[name].perm) if name in data else None
         brokers.append(replace(part, route_permission=told))
     configs = [config for _, config, _ in parts.values() if config is not None]
+    away = await missing_brokers(cluster)
     failures = [failure for _, _, missing in parts.values() for failure in missing]
+    failures += away
     if any(each.order for each in configs):
         try:
             order_conf = await cluster.admin.name_servers.find_order_conf(topic)
@@ -213,14 +218,19 @@ async def _detail(cluster: Cluster, topic: str) -> TopicDetail:
             failures.append(named_failure(error))
     counts = _all_known(each.messages for each in brokers)
     messages = None if counts is None else sum(counts)
+    if away:  # what is stored there is not known
+        messages = messages or None
     average = await _average_bytes(cluster, topic, brokers)
     figures = (await visible_figures(cluster, [topic])).get(topic)
-    told_bytes = figures.bytes if figures else None
-    estimate = None if average is None or messages is None else round(average * messages)
+    size = figures.bytes if figures else None
+    if average is not None and messages is not None:
+        size = round(average * messages)
     writes = [each.last_write_ms for each in brokers if each.last_write_ms]
     rate = figures.rate_in if figures else None
     if rate is None and (rates := _all_known(each.rate_in for each in brokers)) is not None:
         rate = sum(rates)
+    if away:
+        rate = rate or None
     if rate == 0:  # then no broker gets anything
         brokers = [replace(each, rate_in=0.0) for each in brokers]
     return TopicDetail(
@@ -234,8 +244,8 @@ async def _detail(cluster: Cluster, topic: str) -> TopicDetail:
         last_write_ms=max(writes, default=None),
         rate_in=rate,
         average_bytes=average,
-        bytes=told_bytes if told_bytes is not None else estimate,
-        is_estimated=told_bytes is None and estimate is not None,
+        bytes=size,
+        is_estimated=bool(size),
         failures=distinct(failures),
     )
 

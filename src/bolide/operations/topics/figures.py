@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from bolide.admin.servers import gather_by_key
 from bolide.errors import BolideError
 from bolide.operations.cluster import Cluster
-from bolide.operations.errors import NotFound
+from bolide.operations.errors import NotFound, Unknown
 from bolide.operations.history.figures import TopicFigures
+from bolide.operations.servers.missing import missing_brokers, names_of
 from bolide.operations.views import Failure, failure_of, reason_of
 from bolide.operations.visibility import visible_topics
 from bolide.protocol.bodies.routes import TopicRoute
@@ -18,10 +19,15 @@ LIVE_SECONDS = 4.0
 
 
 async def require_route(cluster: Cluster, topic: str) -> TopicRoute:
-    """The route of a topic; raises NotFound."""
+    """The route of a topic; raises NotFound, or Unknown while brokers are away."""
     try:
         return await cluster.admin.topics.route(topic)
     except TopicNotFound as error:
+        if away := await missing_brokers(cluster):
+            raise Unknown(
+                f"it is unknown whether there is a topic {topic!r}: {names_of(away)} is away"
+                f" ({away[0].reason})"
+            ) from error
         raise NotFound(f"there is no topic {topic!r}") from error
 
 

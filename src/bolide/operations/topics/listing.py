@@ -68,7 +68,7 @@ class TopicRow:
     messages: int | None = None
     """Messages stored now."""
     bytes: int | None = None
-    """None unless the brokers tell it; RocketMQ's do not."""
+    """Estimated from the mean size of a day's messages; None without one in the history."""
     last_write_ms: int | None = None
     """Milliseconds since 1970; None if unknown, or nothing is stored."""
     sampled_ms: int | None = None
@@ -117,7 +117,7 @@ async def list_topics(  # noqa: PLR0913  filters, order and page
     if sort is not TopicSort.TOPIC or descending:
         key = unknown_last(_SORT_KEYS[sort], descending=descending)
         rows = sorted(rows, key=key, reverse=descending)
-    shown = page_of(rows, page=page, size=size, failures=table.failures)
+    shown = page_of(rows, page=page, size=size, failures=table.gaps)
     by_topic = {row.topic: row for row in shown.items}
     if not is_all_visible:
         figures = await visible_figures(cluster, by_topic)
@@ -129,7 +129,10 @@ async def list_topics(  # noqa: PLR0913  filters, order and page
             lambda name: _with_live_figures(cluster, by_topic[name], is_whole=not table.failures),
         )
     failures = [*shown.failures, *(each for _, missing in live.values() for each in missing)]
-    return replace(shown, items=[row for row, _ in live.values()], failures=distinct(failures))
+    rows = [row for row, _ in live.values()]
+    if table.missing:  # what is stored there is not known: the rest may be nothing, but it is not 0
+        rows = [_without_zeros(row) for row in rows]
+    return replace(shown, items=rows, failures=distinct(failures))
 
 
 @read("/topic-counts")
@@ -142,7 +145,7 @@ async def count_topics(cluster: Cluster) -> TopicCounts:
     return TopicCounts(
         total=len(table.topics),
         kinds={kind: count for kind, count in counts.items() if count},
-        failures=table.failures,
+        failures=table.gaps,
     )
 
 
@@ -180,6 +183,12 @@ def _row(entry: TopicEntry, figures: TopicFigures | None) -> TopicRow:
         bytes=figures.bytes,
         last_write_ms=figures.last_write_ms,
         sampled_ms=int(figures.sampled * 1000),
+    )
+
+
+def _without_zeros(row: TopicRow) -> TopicRow:
+    return replace(
+        row, messages=row.messages or None, bytes=row.bytes or None, rate_in=row.rate_in or None
     )
 
 

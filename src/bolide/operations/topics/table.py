@@ -23,6 +23,7 @@ from bolide.model.names import (
     reply_topic,
 )
 from bolide.operations.cluster import Cluster
+from bolide.operations.servers.missing import missing_from
 from bolide.operations.views import Failure, failure_of
 from bolide.protocol.bodies.routes import ClusterInfo
 from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig
@@ -126,6 +127,14 @@ class TopicTable:
 
     topics: Mapping[str, TopicEntry]
     failures: list[Failure] = field(default_factory=list)
+    """Brokers that did not answer; a topic may be there, too."""
+    missing: list[Failure] = field(default_factory=list)
+    """Brokers that are away; they may have more topics, and messages of these."""
+
+    @property
+    def gaps(self) -> list[Failure]:
+        """Why the table may lack something."""
+        return [*self.failures, *self.missing]
 
 
 async def topic_table(cluster: Cluster) -> TopicTable:
@@ -163,6 +172,7 @@ async def _read(cluster: Cluster) -> TopicTable:
             for name, configs_of in sorted(by_topic.items())
         },
         failures,
+        missing_from(cluster, info),
     )
 
 

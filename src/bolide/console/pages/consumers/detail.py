@@ -128,6 +128,13 @@ class _Consumer:
 
     def _show_error(self, error: BolideError) -> None:
         self._detail = None
+        figures = (
+            self._lag, self._delay, self._rate, self._clients, self._retrying, self._dead,
+        )  # fmt: skip
+        for figure in figures:  # what was true before is not now
+            figure.set(formats.UNKNOWN)
+        if self._pause is not None:
+            self._pause.set_enabled(False)
         self._notes.clear()
         with self._notes:
             error_state(self._view, error, self._poll.now)

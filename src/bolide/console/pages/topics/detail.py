@@ -131,7 +131,11 @@ class _TopicPage:
         def show_figures(detail: TopicDetail) -> None:
             self._show_figures(figures, detail)
 
-        shown = Poll(self._view, self._load, show_figures, on_error=lambda _: None, every=EVERY)
+        def no_figures(_: BolideError) -> None:  # the panel below tells why
+            for figure in figures.values():
+                figure.set(formats.UNKNOWN)
+
+        shown = Poll(self._view, self._load, show_figures, on_error=no_figures, every=EVERY)
         panel = Panel(self._view, self._load, self._show_brokers, every=2 * EVERY)
         self._add_trend()
 

@@ -108,7 +108,13 @@ class _Topics:
         known = {kind.value: count for kind, count in counts.kinds.items()}
         own = sum(count for kind, count in counts.kinds.items() if kind in OF_USERS)
         known |= {OWN: own, ALL: counts.total}
-        return {key: f"{name} ({known.get(key, 0):,})" for key, name in names.items()}
+        # Brokers that are away may have topics: none known is not none.
+        nothing = formats.UNKNOWN if counts.failures else "0"
+
+        def text(count: int) -> str:
+            return f"{count:,}" if count else nothing
+
+        return {key: f"{name} ({text(known.get(key, 0))})" for key, name in names.items()}
 
     async def _count(self) -> TopicCounts:
         return await self._view.run(count_topics)
@@ -164,7 +170,7 @@ class _Topics:
             "rate": formats.rate(row.rate_in),
             "messages": formats.short_count(row.messages),
             "messages_hint": None if row.messages is None else formats.count(row.messages),
-            "size": formats.size(row.bytes),
+            "size": f"≈ {formats.size(row.bytes)}" if row.bytes else formats.size(row.bytes),
             "last_write": _last_write(view, row),
             "last_write_hint": row.last_write_ms and formats.moment(view, row.last_write_ms),
         }
