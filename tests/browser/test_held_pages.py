@@ -91,10 +91,11 @@ def filter_and_download(page: Page, rows: Locator) -> None:
         page.get_by_role("button", name="Export").click()
         page.get_by_text("CSV", exact=True).click()
     table = Path(download.value.path()).read_text("utf-8")
-    assert [row["body"] for row in csv.DictReader(table.splitlines())] == [
+    # Two messages are handled at once, so either may be given up first.
+    assert {row["body"] for row in csv.DictReader(table.splitlines())} == {
         '{"sum": 12}',
         '{"sum": 30}',
-    ]
+    }
 
 
 def send_again(page: Page, site: Site, rows: Locator) -> None:
