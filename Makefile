@@ -18,7 +18,9 @@ spark := tests/spark tests/interop/matrix tests/crash
 clusters := tests/chaos tests/unit/cluster $(patsubst %,tests/integration/test_%.py,cluster_commands conf_samples \
 	controller elected_masters replicas acting_master examples broker_workers failover pending_work \
 	several_servers)
-browser := tests/browser
+# The browser's last: Playwright keeps an event loop running.
+browser := tests/integration/operations $(patsubst %,tests/integration/test_%.py,agent_tools console_command \
+	console_connections) tests/browser
 units := tests/unit tests/model tests/contract tests/golden $(with_units) --ignore=tests/unit/cluster
 rest := tests $(addprefix --ignore=,tests/interop/matrix $(filter-out $(moved),$(wildcard tests/interop/test_*.py)) \
 	tests/spark tests/crash $(browser) $(filter-out --%,$(units)) $(clusters))

@@ -45,6 +45,9 @@ from tests.interop.ours import bolide_namesrv
 from tests.interop.policy_cases import ROOT, ROOT_PASSWORD
 from tests.interop.test_policies import SETTINGS
 
+# The core pages are tried against RocketMQ by the default suite.
+pytestmark = pytest.mark.long
+
 ACL = """
 globalWhiteRemoteAddresses: []
 accounts:

@@ -31,6 +31,9 @@ from tests.interop.bench import Bench
 from tests.support.aio import PATIENCE, on_loop
 from tests.support.own_cluster import create_topic
 
+# The core pages are tried against RocketMQ by the default suite.
+pytestmark = pytest.mark.long
+
 T = TypeVar("T")
 GROUP = "despairing"
 

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from bolide.admin import AdminClient
 from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.client.producer.producer import Producer
@@ -14,6 +16,9 @@ from bolide.operations.history import History, Measure
 from bolide.operations.producers import list_producers
 from tests.interop.bench import Server
 from tests.support.own_cluster import create_topic
+
+# The core pages are tried against RocketMQ by the default suite.
+pytestmark = pytest.mark.long
 
 TOPIC, GROUP = "DashboardOrders", "dashboard-shop"
 
