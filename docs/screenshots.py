@@ -21,11 +21,11 @@ from tests.browser import chromium
 from tests.browser.site import Site, log_in, serve_site
 
 IMAGES = Path(__file__).parent / "images"
-SECONDS_OF_TRAFFIC = 75
+SECONDS_OF_TRAFFIC = 90
 SIZE = {"width": 1440, "height": 900}
 SHOTS = {
-    "dashboard": ("/", "light", "en-US"),
-    "dashboard-dark-chinese": ("/", "dark", "zh-CN"),
+    "dashboard": ("/?range=15m", "light", "en-US"),
+    "dashboard-dark-chinese": ("/?range=15m", "dark", "zh-CN"),
     "cluster": ("/cluster", "light", "en-US"),
     "topics": ("/topics", "light", "en-US"),
     "topic": ("/topics/orders?tab=queues", "light", "en-US"),
