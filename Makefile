@@ -11,17 +11,17 @@ unexport PYTHONDONTWRITEBYTECODE
 # Six runs side by side: most of the suite waits, for Java, Spark, timers and other processes.
 SHARES := interop spark clusters browser rest units
 # Tests with Java that go with others, so that no share lasts much longer than the others.
-moved := $(patsubst %,tests/interop/test_%.py,metrics mqadmin statistics)
-with_units := $(patsubst %,tests/interop/test_%.py,policies replication)
-interop := tests/interop --ignore=tests/interop/matrix $(addprefix --ignore=,$(moved) $(with_units))
+moved := tests/interop/test_mqadmin.py
+with_browser := $(patsubst %,tests/interop/test_%.py,metrics policies replication statistics)
+interop := tests/interop --ignore=tests/interop/matrix $(addprefix --ignore=,$(moved) $(with_browser))
 spark := tests/spark tests/interop/matrix tests/crash
 clusters := tests/chaos tests/unit/cluster $(patsubst %,tests/integration/test_%.py,cluster_commands conf_samples \
 	controller elected_masters replicas acting_master examples broker_workers failover pending_work \
 	several_servers)
 # The browser's last: Playwright keeps an event loop running.
 browser := tests/integration/operations $(patsubst %,tests/integration/test_%.py,agent_tools console_command \
-	console_connections) tests/browser
-units := tests/unit tests/model tests/contract tests/golden $(with_units) --ignore=tests/unit/cluster
+	console_connections) $(with_browser) tests/browser
+units := tests/unit tests/model tests/contract tests/golden --ignore=tests/unit/cluster
 rest := tests $(addprefix --ignore=,tests/interop/matrix $(filter-out $(moved),$(wildcard tests/interop/test_*.py)) \
 	tests/spark tests/crash $(browser) $(filter-out --%,$(units)) $(clusters))
 # Options for bench-compare, such as COMPARE="--resume --context" or COMPARE="--baseline ../old".
